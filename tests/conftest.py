@@ -4,7 +4,7 @@ import os
 
 import jaxtyping
 
-jaxtyping.install_import_hook("algoformer", "beartype.beartype")
+jaxtyping.install_import_hook("algoformer", "executed_shapes.checked")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from algoformer.checks import whole
 from algoformer.prompt import Chains, Dense, Prompt, Series
 
 P = TypeVar("P")
@@ -175,11 +176,3 @@ def rollout(algorithm: Algorithm[Any, Any], prompt: Series | Chains, length: int
         if i < length - 1:
             prompt = prompt.extended(answers[-1])
     return torch.cat(answers, 1)
-
-
-def whole(name: str, value: object, least: int = 0) -> None:
-    """Hold a value to the whole numbers from `least` on."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer; got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}; got {value}")

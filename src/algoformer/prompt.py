@@ -7,27 +7,29 @@ for, s tokens, e stream width, h heads, t step or layer (always axis 0).
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+B = TypeVar("B", bound="_Batch")
+
 
 class _Batch:
     """A frozen dataclass of tensors that share their first axis and a dtype."""
 
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Self:
+    def to(self: B, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> B:
         """The same prompt with its numbers in another dtype or on another device."""
         return self._map(lambda v: v.to(device=device, dtype=dtype if v.is_floating_point() else None))
 
-    def __getitem__(self, rows: slice | Tensor) -> Self:
+    def __getitem__(self: B, rows: slice | Tensor) -> B:
         """The prompts of the given rows of the batch."""
         if not isinstance(rows, slice | Tensor):
             raise TypeError(f"rows of a batch must be a slice or a tensor; got {type(rows).__name__}")
         return self._map(lambda v: v[rows])
 
-    def _map(self, change: Any) -> Self:
+    def _map(self: B, change: Any) -> B:
         values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
         tensors = {name: change(v) for name, v in values.items() if isinstance(v, Tensor)}
         return replace(self, **tensors, check=False)  # type: ignore[type-var]

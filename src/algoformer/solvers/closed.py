@@ -1,0 +1,129 @@
+"""Closed forms: least squares, ridge, averaging, nearest neighbours; and the lasso, whose answer is iterative."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from algoformer.algorithm import Algorithm
+from algoformer.checks import real, whole
+from algoformer.prompt import Prompt
+from algoformer.solvers.linear import Linear, counts, cutoff, extremes, origin, ratio
+
+
+class Solution(NamedTuple):
+    """The weights of a closed form."""
+
+    w: Tensor
+
+
+class _Closed(Linear[Solution]):
+    steps: ClassVar[int] = 0  # type: ignore[misc]
+    limit: ClassVar[int] = 0  # type: ignore[misc]
+
+    def step(self, p: Prompt, s: Solution, t: int) -> Solution:
+        raise ValueError(f"{type(self).__name__} is a closed form and has no step")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeastSquares(_Closed):
+    """w = X⁺ y, the minimum-norm least-squares solution, by the singular values of X."""
+
+    def init(self, p: Prompt) -> Solution:
+        x, y = p.pairs
+        return Solution(torch.linalg.pinv(x, rtol=cutoff(x)) @ y if x.shape[1] else origin(p))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ridge(_Closed):
+    """argmin |Xw - y|² + strength <w, metric w>, by QR of X over sqrt(strength metric); metric = I by default."""
+
+    strength: float = 1.0
+    metric: Float[Tensor, "d d"] | None = None
+
+    def __post_init__(self) -> None:
+        real("strength", self.strength, above=0)
+
+    def init(self, p: Prompt) -> Solution:
+        x, y = p.pairs
+        eye = torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
+        if self.metric is None:
+            root = eye
+        elif self.metric.shape == eye.shape:
+            root = torch.linalg.cholesky(self.metric.to(x)).mT
+        else:
+            raise ValueError(f"metric must be (d, d) = {tuple(eye.shape)}; got {tuple(self.metric.shape)}")
+        q, r = torch.linalg.qr(torch.cat([x, self.strength**0.5 * root.expand(len(x), -1, -1)], 1))
+        return Solution(torch.linalg.solve_triangular(r, q[:, : x.shape[1]].mT @ y, upper=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Averaging(_Closed):
+    """w = (1/n) Σ x_i y_i: the weights that one gradient step of size 1 reaches."""
+
+    def init(self, p: Prompt) -> Solution:
+        x, y = p.pairs
+        return Solution(x.mT @ y / counts(p))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestNeighbours(Algorithm[Prompt, Float[Tensor, "b m k"]]):
+    """The mean label of the nearest seen examples; of all of them where there are fewer."""
+
+    neighbours: int = 3
+    steps: ClassVar[int] = 0  # type: ignore[misc]
+    limit: ClassVar[int] = 0  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        whole("neighbours", self.neighbours, least=1)
+
+    def init(self, p: Prompt) -> Tensor:
+        _, y = p.pairs
+        distance = (p.queries[:, :, None] - p.x[:, None]).square().sum(-1).where(p.seen[:, None], torch.inf)
+        near = distance.topk(min(self.neighbours, p.x.shape[1]), dim=-1, largest=False)
+        used = near.values.isfinite().to(y.dtype)  # [b m j]; labels of unseen pairs are 0
+        rows = torch.arange(len(y), device=y.device)[:, None, None]
+        return ratio((y[rows, near.indices] * used[..., None]).sum(2), used.sum(2)[..., None])
+
+    def step(self, p: Prompt, s: Tensor, t: int) -> Tensor:
+        raise ValueError("NearestNeighbours is a closed form and has no step")
+
+    def read(self, p: Prompt, s: Tensor) -> Float[Tensor, "b m k"]:
+        return s
+
+
+class Shrinking(NamedTuple):
+    """The iterate of the lasso and what its steps need."""
+
+    w: Tensor
+    x: Tensor
+    y: Tensor
+    eta: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lasso(Linear[Shrinking]):
+    """argmin |Xw - y|²/2n + strength |w|₁ by proximal gradient: w ← shrink(w - η X'(Xw - y), strength η n), η = 1/λmax.
+
+    shrink(v, c) = sign(v) max(|v| - c, 0); λmax is that of X'X.
+    """
+
+    strength: float = 0.01
+    steps: int = 100
+
+    def __post_init__(self) -> None:
+        real("strength", self.strength, least=0)
+        whole("steps", self.steps)
+
+    def init(self, p: Prompt) -> Shrinking:
+        x, y = p.pairs
+        top, _ = extremes(x)
+        return Shrinking(origin(p), x, y, ratio(torch.ones_like(top), top))
+
+    def step(self, p: Prompt, s: Shrinking, t: int) -> Shrinking:
+        w = s.w - s.eta * (s.x.mT @ (s.x @ s.w - s.y))
+        return s._replace(w=w.sign() * (w.abs() - self.strength * s.eta * counts(p)).clamp(min=0))

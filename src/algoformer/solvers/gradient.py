@@ -1,0 +1,217 @@
+"""Gradient methods for least squares, all from w₀ = 0.
+
+The loss is |Xw - y|²/2n with `gradient="mean"` and |Xw - y|²/2 with `gradient="sum"`; S is its Hessian, λ its spectrum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from algoformer.checks import one_of, real, whole
+from algoformer.prompt import Prompt
+from algoformer.solvers.linear import Linear, counts, extremes, origin, ratio
+
+Gradient = Literal["mean", "sum"]
+Rate = float | Literal["1/lmax", "2/(lmax+lmin)"]
+
+
+class Descent(NamedTuple):
+    """The iterate, the iterate before it, the examples scaled to the loss, the step size and the momentum."""
+
+    w: Tensor
+    last: Tensor
+    x: Tensor
+    y: Tensor
+    eta: Tensor
+    beta: Tensor
+
+    def slope(self, w: Tensor) -> Tensor:
+        """The gradient of the loss at w."""
+        return self.x.mT @ (self.x @ w - self.y)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientDescent(Linear[Descent]):
+    """w ← w - η ∇(w), with η fixed or from each prompt's spectrum (λmin the smallest that is not 0)."""
+
+    eta: Rate = "1/lmax"
+    steps: int = 20
+    gradient: Gradient = "mean"
+
+    def __post_init__(self) -> None:
+        _check_rate(self.eta)
+        whole("steps", self.steps)
+        one_of("gradient", self.gradient, ("mean", "sum"))
+
+    def init(self, p: Prompt) -> Descent:
+        x, y = _scaled(p, self.gradient)
+        return Descent(origin(p), origin(p), x, y, _rate(self.eta, x), x.new_zeros(()))
+
+    def step(self, p: Prompt, s: Descent, t: int) -> Descent:
+        return s._replace(w=s.w - s.eta * s.slope(s.w))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreconditionedGradientDescent(Linear[Descent]):
+    """w ← w - η P ∇(w) for a fixed matrix P; η by rule is that of the preconditioned loss."""
+
+    preconditioner: Float[Tensor, "d d"]
+    eta: Rate = 1.0
+    steps: int = 20
+    gradient: Gradient = "mean"
+
+    def __post_init__(self) -> None:
+        _check_rate(self.eta)
+        whole("steps", self.steps)
+        one_of("gradient", self.gradient, ("mean", "sum"))
+        if not isinstance(self.preconditioner, Tensor):
+            raise TypeError(f"preconditioner must be a (d, d) tensor; got {type(self.preconditioner).__name__}")
+        if isinstance(self.eta, str) and not bool((torch.linalg.eigvals(self.preconditioner).real > 0).all()):
+            raise ValueError(f"preconditioner must be positive definite for eta = {self.eta!r}")
+
+    def init(self, p: Prompt) -> Descent:
+        x, y = _scaled(p, self.gradient)
+        P = self.preconditioner.to(x)
+        if P.shape != (x.shape[2], x.shape[2]):
+            raise ValueError(f"preconditioner must be (d, d) = {(x.shape[2],) * 2}; got {tuple(P.shape)}")
+        # P S has the spectrum of R' S R with P = R R'
+        eta = _rate(self.eta, x @ torch.linalg.cholesky(P) if isinstance(self.eta, str) else x)
+        return Descent(origin(p), origin(p), x, y, eta, x.new_zeros(()))
+
+    def step(self, p: Prompt, s: Descent, t: int) -> Descent:
+        return s._replace(w=s.w - s.eta * (self.preconditioner.to(s.w) @ s.slope(s.w)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeavyBall(Linear[Descent]):
+    """w ← w - η ∇(w) + β (w - w₋₁) (Polyak).
+
+    By default η = 4/(√λmax + √λmin)² and β = ((√λmax - √λmin)/(√λmax + √λmin))².
+    """
+
+    eta: float | None = None
+    momentum: float | None = None
+    steps: int = 20
+    gradient: Gradient = "mean"
+
+    def __post_init__(self) -> None:
+        _check_momentum(self)
+
+    def init(self, p: Prompt) -> Descent:
+        x, y = _scaled(p, self.gradient)
+        top, least = (e.sqrt() for e in extremes(x))
+        eta = ratio(4 * torch.ones_like(top), (top + least).square()) if self.eta is None else top.new_tensor(self.eta)
+        beta = ratio(top - least, top + least).square() if self.momentum is None else top.new_tensor(self.momentum)
+        return Descent(origin(p), origin(p), x, y, eta, beta)
+
+    def step(self, p: Prompt, s: Descent, t: int) -> Descent:
+        return s._replace(w=s.w - s.eta * s.slope(s.w) + s.beta * (s.w - s.last), last=s.w)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nesterov(Linear[Descent]):
+    """v = w + β (w - w₋₁), w ← v - η ∇(v); by default η = 1/λmax and β = (√κ - 1)/(√κ + 1), κ = λmax/λmin."""
+
+    eta: float | None = None
+    momentum: float | None = None
+    steps: int = 20
+    gradient: Gradient = "mean"
+
+    def __post_init__(self) -> None:
+        _check_momentum(self)
+
+    def init(self, p: Prompt) -> Descent:
+        x, y = _scaled(p, self.gradient)
+        top, least = extremes(x)
+        eta = ratio(torch.ones_like(top), top) if self.eta is None else top.new_tensor(self.eta)
+        root = least.sqrt()
+        beta = ratio(top.sqrt() - root, top.sqrt() + root) if self.momentum is None else top.new_tensor(self.momentum)
+        return Descent(origin(p), origin(p), x, y, eta, beta)
+
+    def step(self, p: Prompt, s: Descent, t: int) -> Descent:
+        v = s.w + s.beta * (s.w - s.last)
+        return s._replace(w=v - s.eta * s.slope(v), last=s.w)
+
+
+class Transformed(NamedTuple):
+    """The iterate, the map that the inputs have gone through, and the examples scaled to the loss."""
+
+    w: Tensor
+    h: Tensor
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientDescentPlusPlus(Linear[Transformed]):
+    """GD++ (von Oswald et al. 2023): gradient steps on inputs that are themselves transformed, x ← (I - γ_t S_t) x.
+
+    With inputs X H_t: w ← w - η_t H_t H_t' ∇(w), H_{t+1} = H_t (I - γ_t H_t' S H_t), H_0 = I. One pair η_t, γ_t a step.
+    """
+
+    eta: tuple[float, ...]
+    gamma: tuple[float, ...]
+    gradient: Gradient = "mean"
+
+    def __post_init__(self) -> None:
+        for name in ("eta", "gamma"):
+            values = getattr(self, name)
+            if not isinstance(values, tuple):
+                raise TypeError(f"{name} must be a tuple of numbers, one a step; got {values!r}")
+            for value in values:
+                real(name, value)
+        if len(self.eta) != len(self.gamma):
+            raise ValueError(f"gamma must be as long as eta, {len(self.eta)} numbers; got {len(self.gamma)}")
+        one_of("gradient", self.gradient, ("mean", "sum"))
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]
+        return len(self.eta)
+
+    @property
+    def limit(self) -> int:  # type: ignore[override]
+        return len(self.eta)
+
+    def init(self, p: Prompt) -> Transformed:
+        x, y = _scaled(p, self.gradient)
+        h = torch.eye(x.shape[2], dtype=x.dtype, device=x.device).expand(len(x), -1, -1)
+        return Transformed(origin(p), h, x, y)
+
+    def step(self, p: Prompt, s: Transformed, t: int) -> Transformed:
+        x = s.x @ s.h
+        w = s.w + self.eta[t] * (s.h @ (x.mT @ (s.y - s.x @ s.w)))
+        return s._replace(w=w, h=s.h - self.gamma[t] * (s.h @ (x.mT @ x)))
+
+
+def _scaled(p: Prompt, gradient: Gradient) -> tuple[Tensor, Tensor]:
+    x, y = p.pairs
+    root = counts(p).sqrt() if gradient == "mean" else 1.0
+    return x / root, y / root
+
+
+def _rate(eta: Rate, x: Tensor) -> Tensor:
+    if not isinstance(eta, str):
+        return x.new_tensor(eta)
+    top, least = extremes(x)
+    return ratio(torch.ones_like(top), top) if eta == "1/lmax" else ratio(2 * torch.ones_like(top), top + least)
+
+
+def _check_rate(eta: Rate) -> None:
+    if isinstance(eta, str):
+        one_of("eta", eta, ("1/lmax", "2/(lmax+lmin)"))
+    else:
+        real("eta", eta, above=0)
+
+
+def _check_momentum(solver: HeavyBall | Nesterov) -> None:
+    if solver.eta is not None:
+        real("eta", solver.eta, above=0)
+    if solver.momentum is not None:
+        real("momentum", solver.momentum, least=0)
+    whole("steps", solver.steps)
+    one_of("gradient", solver.gradient, ("mean", "sum"))

@@ -1,0 +1,151 @@
+"""Conjugate gradients and quasi-Newton methods for |Xw - y|²/2, each label by itself, from w₀ = 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from algoformer.checks import one_of, whole
+from algoformer.prompt import Prompt
+from algoformer.solvers.linear import Linear, extremes, origin, ratio
+
+Search = Literal["exact", "unit"]
+
+
+class Conjugate(NamedTuple):
+    """The iterate, the residual y - Xw, the direction, the squared norm of the gradient, and the inputs."""
+
+    w: Tensor
+    r: Tensor
+    v: Tensor
+    g2: Tensor
+    x: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConjugateGradient(Linear[Conjugate]):
+    """w ← w + α v, α = |g|²/|Xv|²; v ← g + (|g|²/|g₋₁|²) v with g = X'(y - Xw) (Hestenes and Stiefel)."""
+
+    steps: int = 20
+
+    def __post_init__(self) -> None:
+        whole("steps", self.steps)
+
+    def init(self, p: Prompt) -> Conjugate:
+        x, y = p.pairs
+        g = x.mT @ y
+        return Conjugate(origin(p), y, g, _dot(g, g), x)
+
+    def step(self, p: Prompt, s: Conjugate, t: int) -> Conjugate:
+        xv = s.x @ s.v
+        alpha = ratio(s.g2, _dot(xv, xv))
+        r = s.r - alpha * xv
+        g = s.x.mT @ r
+        g2 = _dot(g, g)
+        return Conjugate(s.w + alpha * s.v, r, g + ratio(g2, s.g2) * s.v, g2, s.x)
+
+
+class Curved(NamedTuple):
+    """The iterate, the gradient, the size at which it is noise, the inverse Hessians [b k d d], and the inputs."""
+
+    w: Tensor
+    g: Tensor
+    noise: Tensor
+    h: Tensor
+    x: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class BFGS(Linear[Curved]):
+    """w ← w + α v, v = -H ∇(w), H ← (I - ρ s z') H (I - ρ z s') + ρ s s', s = α v, z = S s, ρ = 1/<s, z>; H₀ = I/λmax.
+
+    α is 1 or, with `search="exact"`, the minimum along v; then the iterates are those of conjugate gradients.
+    """
+
+    steps: int = 20
+    search: Search = "exact"
+
+    def __post_init__(self) -> None:
+        whole("steps", self.steps)
+        one_of("search", self.search, ("exact", "unit"))
+
+    def init(self, p: Prompt) -> Curved:
+        x, y = p.pairs
+        top, _ = extremes(x)
+        eye = torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
+        h = (ratio(torch.ones_like(top), top) * eye)[:, None].expand(-1, y.shape[2], -1, -1)
+        g = -x.mT @ y
+        return Curved(origin(p), g, _noise(g), h, x)
+
+    def step(self, p: Prompt, s: Curved, t: int) -> Curved:
+        v = -torch.einsum("bkde,bek->bdk", s.h, s.g)
+        v, z = _searched(self.search, s, v)
+        rho = ratio(torch.ones_like(v[:, :1]), _dot(v, z)).mT[..., None]
+        a, c = v.mT[..., None], z.mT[..., None]  # columns [b k d 1]
+        hz = s.h @ c
+        h = s.h - rho * (hz @ a.mT + a @ hz.mT) + (rho.square() * (c.mT @ hz) + rho) * (a @ a.mT)
+        return s._replace(w=s.w + v, g=s.g + z, h=h)
+
+
+class Remembered(NamedTuple):
+    """The iterate, the gradient and its noise, the last steps s and z = S s, 1/λmax, and the inputs."""
+
+    w: Tensor
+    g: Tensor
+    noise: Tensor
+    past: tuple[tuple[Tensor, Tensor], ...]
+    scale: Tensor
+    x: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class LBFGS(Linear[Remembered]):
+    """BFGS by the two-loop recursion over the last `memory` steps; H₀ = I <s, z>/|z|² of the last, I/λmax at first."""
+
+    memory: int = 10
+    steps: int = 20
+    search: Search = "exact"
+
+    def __post_init__(self) -> None:
+        whole("memory", self.memory, least=1)
+        whole("steps", self.steps)
+        one_of("search", self.search, ("exact", "unit"))
+
+    def init(self, p: Prompt) -> Remembered:
+        x, y = p.pairs
+        top, _ = extremes(x)
+        g = -x.mT @ y
+        return Remembered(origin(p), g, _noise(g), (), ratio(torch.ones_like(top), top), x)
+
+    def step(self, p: Prompt, s: Remembered, t: int) -> Remembered:
+        v = -s.g
+        weights = []
+        for a, z in reversed(s.past):
+            weights.append(ratio(_dot(a, v), _dot(a, z)))
+            v = v - weights[-1] * z
+        v = v * (ratio(_dot(*s.past[-1]), _dot(s.past[-1][1], s.past[-1][1])) if s.past else s.scale)
+        for (a, z), weight in zip(s.past, reversed(weights), strict=True):
+            v = v + (weight - ratio(_dot(z, v), _dot(a, z))) * a
+        v, z = _searched(self.search, s, v)
+        return s._replace(w=s.w + v, g=s.g + z, past=(*s.past, (v, z))[-self.memory :])
+
+
+def _searched(search: Search, s: Curved | Remembered, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The step along v, and the change of the gradient that it makes; none once the gradient is rounding noise."""
+    v = v.where(_dot(s.g, s.g) > s.noise.square(), 0.0)
+    z = s.x.mT @ (s.x @ v)
+    if search == "unit":
+        return v, z
+    alpha = ratio(-_dot(s.g, v), _dot(v, z))
+    return alpha * v, alpha * z
+
+
+def _noise(g: Tensor) -> Tensor:
+    return 32 * torch.finfo(g.dtype).eps * g.norm(dim=1, keepdim=True)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    return (a * b).sum(1, keepdim=True)

@@ -1,0 +1,67 @@
+"""What the least-squares solvers share: weights as state, and the spectrum of the examples."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from algoformer.algorithm import Algorithm
+from algoformer.prompt import Prompt
+
+
+@runtime_checkable
+class Weights(Protocol):
+    """A state that holds weights w [b d k]."""
+
+    @property
+    def w(self) -> Tensor: ...
+
+
+S = TypeVar("S", bound=Weights)
+
+
+class Linear(Algorithm[Prompt, S]):
+    """A solver whose state holds weights: it predicts <w, query>."""
+
+    def read(self, p: Prompt, s: S) -> Float[Tensor, "b o k"]:
+        return p.queries @ s.w
+
+
+def origin(p: Prompt) -> Float[Tensor, "b d k"]:
+    """The weights that every iterative solver starts from."""
+    return p.x.new_zeros(p.x.shape[0], p.x.shape[2], p.y.shape[2])
+
+
+def extremes(x: Float[Tensor, "*b n d"]) -> tuple[Float[Tensor, "*b 1 1"], Float[Tensor, "*b 1 1"]]:
+    """The largest eigenvalue of X'X and the smallest that is not zero to rounding (both 0 where X is)."""
+    if 0 in x.shape[-2:]:
+        none = x.new_zeros(*x.shape[:-2], 1, 1)
+        return none, none
+    s = torch.linalg.svdvals(x)
+    top = s[..., :1]
+    least = s.where(s > cutoff(x) * top, torch.inf).amin(-1, keepdim=True)
+    return top.square()[..., None], least.where(least.isfinite(), 0.0).square()[..., None]
+
+
+def cutoff(x: Tensor) -> float:
+    """Singular values below this multiple of the largest are rounding noise."""
+    return max(x.shape[-2:]) * torch.finfo(x.dtype).eps
+
+
+def ratio(a: Tensor, b: Tensor) -> Tensor:
+    """a / b, and 0 where b is 0: a converged method, or one without examples, stays where it is."""
+    return torch.where(b == 0, 0.0, a / torch.where(b == 0, 1.0, b))
+
+
+def counts(p: Prompt) -> Float[Tensor, "b 1 1"]:
+    """How many pairs a prompt shows, at least 1."""
+    return p.counts.clamp(min=1)[:, None, None]
+
+
+def no_autograd(solver: Algorithm[Any, Any], p: Any, instead: str) -> None:
+    """Refuse, by name, to differentiate by the inputs."""
+    if torch.is_grad_enabled() and p.x.requires_grad:
+        raise NotImplementedError(f"{type(solver).__name__} is not differentiable by the examples' x; {instead}")

@@ -1,0 +1,214 @@
+"""Least squares by Newton's iteration for the inverse of X'X (Giannou et al. 2024, eq. 3.4; Fu et al. 2024).
+
+    A = X'X + ridge I,   M ← M Σ_{m<p} (I - A M)^m,   w = M X'y,   M₀ = α A or c I
+
+Every M is a function of A, so on the singular vectors of X the iteration is one of numbers: with g = λ m the share of a
+direction that is solved, g ← 1 - (1 - g)^p. That is `form="spectral"`, the same iterates in exact arithmetic, whose
+rounding errors do not grow. `form="stream"` iterates on U = M X' as a transformer does, `form="textbook"` on M; both
+double their rounding noise outside the range of X at every step. Ridge is d more examples, sqrt(ridge) I with label 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import pad
+
+from algoformer.algorithm import Algorithm
+from algoformer.checks import one_of, real, whole
+from algoformer.prompt import Dense, Prompt
+from algoformer.solvers.linear import cutoff, no_autograd, ratio
+
+Scale = float | Literal["frobenius", "spectral", "optimal"]
+
+
+class Shares(NamedTuple):
+    """The solved share g [... r] of each singular direction v [... d r], and the solution z [... r k] along them."""
+
+    g: Tensor
+    v: Tensor
+    z: Tensor
+
+    @property
+    def w(self) -> Tensor:
+        """The weights."""
+        return self.v @ (self.g[..., None] * self.z)
+
+    def step(self, order: int) -> Shares:
+        """One iteration: g Σ_{m<p} (1 - g)^m."""
+        total = torch.ones_like(self.g)
+        for _ in range(order - 1):
+            total = 1 + (1 - self.g) * total
+        return self._replace(g=self.g * total)
+
+
+class Streamed(NamedTuple):
+    """U = M X', and the examples."""
+
+    u: Tensor
+    x: Tensor
+    y: Tensor
+
+    @property
+    def w(self) -> Tensor:
+        """The weights."""
+        return self.u @ self.y
+
+    def step(self, order: int) -> Streamed:
+        """One iteration: 2 U - U X U for order 2."""
+        return self._replace(u=_series(self.u, self.x, order))
+
+
+class Inverse(NamedTuple):
+    """M, A = X'X + ridge I and X'y."""
+
+    m: Tensor
+    a: Tensor
+    b: Tensor
+
+    @property
+    def w(self) -> Tensor:
+        """The weights."""
+        return self.m @ self.b
+
+    def step(self, order: int) -> Inverse:
+        """One iteration: 2 M - M A M for order 2."""
+        return self._replace(m=_series(self.m, self.a, order))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Newton(Algorithm[Any, Any]):
+    """w = M X'y with M ← M Σ_{m<p} (I - A M)^m, A = X'X + ridge I, of order p.
+
+    `start="S"` is M₀ = α A, which must have α < 2/λmax²; `start="I"` is M₀ = c I, which must have c < 2/λmax and saves
+    half of the steps. `scale` gives α or c as a number, or by rule: "spectral" 1/λmax² or 1/λmax, "frobenius" 1/|A²|_F
+    or 1/|A|_F, "optimal" 2/(λmax² + λmin²) or 2/(λmax + λmin), λmin the smallest that is not 0.
+    """
+
+    steps: int = 20
+    order: int = 2
+    start: Literal["S", "I"] = "S"
+    scale: Scale = "spectral"
+    ridge: float = 0.0
+    form: Literal["spectral", "stream", "textbook"] = "spectral"
+
+    def __post_init__(self) -> None:
+        whole("steps", self.steps)
+        whole("order", self.order, least=2)
+        if self.order > 10:
+            raise ValueError(f"order must be from 2 to 10; got {self.order}")
+        one_of("start", self.start, ("S", "I"))
+        one_of("form", self.form, ("spectral", "stream", "textbook"))
+        real("ridge", self.ridge, least=0)
+        if isinstance(self.scale, str):
+            one_of("scale", self.scale, ("frobenius", "spectral", "optimal"))
+        else:
+            real("scale", self.scale, above=0)
+
+    @property
+    def kinds(self) -> tuple[type, ...]:  # type: ignore[override]
+        return (Prompt,) if self.form == "stream" else (Prompt, Dense)
+
+    def init(self, p: Prompt | Dense) -> Shares | Streamed | Inverse:
+        if self.form == "spectral":
+            no_autograd(self, p, 'form="stream" is')
+            values, v, z = self._directions(*p.pairs) if isinstance(p, Prompt) else self._prefixes(p)
+            return Shares(self._scale(values) * self._power(values), v, z)
+        if self.form == "stream":
+            x, y = self._ridged(*p.pairs)  # type: ignore[union-attr]
+            c = self._scale(torch.linalg.svdvals(x).square())[..., None]
+            return Streamed(c * (x.mT @ x @ x.mT if self.start == "S" else x.mT), x, y)
+        eye = torch.eye(p.x.shape[2], dtype=p.x.dtype, device=p.x.device)
+        x, y = p.pairs if isinstance(p, Prompt) else (p.x, p.y)
+        a, b = (x.mT @ x, x.mT @ y) if isinstance(p, Prompt) else (_before(x, x), _before(x, y))
+        a = a + self.ridge * eye
+        values = torch.linalg.eigvalsh(a)
+        values = values.where(values > cutoff(a) * values[..., -1:], 0.0)
+        c = self._scale(values)[..., None]
+        return Inverse(c * (a if self.start == "S" else eye), a, b)
+
+    def step(self, p: Prompt | Dense, s: Any, t: int) -> Any:
+        return s.step(self.order)
+
+    def read(self, p: Prompt | Dense, s: Any) -> Float[Tensor, "b o k"]:
+        w: Tensor = s.w
+        return p.queries @ w if isinstance(p, Prompt) else torch.einsum("bnd,bndk->bnk", p.x, w)
+
+    def _power(self, values: Tensor) -> Tensor:
+        """What α or c multiplies: λ m₀ = α λ² or c λ."""
+        return values.square() if self.start == "S" else values
+
+    def _scale(self, values: Tensor) -> Tensor:
+        """α or c [... 1] for eigenvalues [... r] of A, 0 where all are; a given one must be below its end point."""
+        power = self._power(values)
+        top = pad(power, (0, 1)).amax(-1, keepdim=True)
+        if self.scale == "spectral":
+            return ratio(torch.ones_like(top), top)
+        if self.scale == "frobenius":
+            return ratio(torch.ones_like(top), power.square().sum(-1, keepdim=True).sqrt())
+        if self.scale == "optimal":
+            least = pad(power.where(power > 0, torch.inf), (0, 1), value=torch.inf).amin(-1, keepdim=True)
+            return ratio(2 * torch.ones_like(top), top + least.where(least.isfinite(), 0.0))
+        end = 2 * (1 - 64 * torch.finfo(values.dtype).eps)
+        if bool((self.scale * top >= end).any()):
+            bound = "2/lmax(A)^2" if self.start == "S" else "2/lmax(A)"
+            raise ValueError(
+                f"scale must be below {bound} = {2 / float(top.max()):.6g} on every prompt; got {self.scale:.6g}: from "
+                "that end point on the residual along the largest eigenvector is -1 or beyond and does not converge"
+            )
+        return torch.full_like(top, self.scale)
+
+    def _ridged(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if self.ridge == 0:
+            return x, y
+        b, _, d = x.shape
+        rows = self.ridge**0.5 * torch.eye(d, dtype=x.dtype, device=x.device)
+        return torch.cat([x, rows.expand(b, d, d)], 1), pad(y, (0, 0, 0, d))
+
+    def _directions(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Eigenvalues of A, directions and the solution along them, by the singular values of X."""
+        x, y = self._ridged(x, y)
+        u, s, vt = torch.linalg.svd(x, full_matrices=False)
+        s = s.where(s > cutoff(x) * s[:, :1], 0.0)
+        return s.square(), vt.mT, ratio(u.mT @ y, s[..., None].expand(*s.shape, y.shape[2]))
+
+    def _prefixes(self, p: Dense) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for every prefix of a dense prompt, from cumulative sums of x x' in double precision.
+
+        Eigenvectors of a Gram matrix lose its condition number in digits. Where that would show (an eigenvalue neither
+        zero to rounding nor large enough) the prefix goes the slower way, by its own singular values.
+        """
+        x, y = p.x.double(), p.y.double()
+        n, d = x.shape[1:]
+        eps, wanted = torch.finfo(x.dtype).eps, torch.finfo(p.x.dtype).eps
+        values, v = torch.linalg.eigh(_before(x, x) + self.ridge * torch.eye(d, dtype=x.dtype, device=x.device))
+        top = values[..., -1:]
+        some = values > max(n, d) * eps * top
+        z = ratio(v.mT @ _before(x, y), values.where(some, 0.0)[..., None].expand(*values.shape, y.shape[2]))
+        doubtful = (some & (values < eps / max(wanted, 1e3 * eps) * top)).any(-1)
+        found = [values.where(some, 0.0).to(p.x), v.to(p.x), z.to(p.x)]
+        if bool(doubtful.any()):
+            values, v, z = self._directions(*p.expand()[doubtful.flatten()].pairs)
+            more = d - values.shape[1]
+            found[0][doubtful] = pad(values, (0, more))
+            found[1][doubtful] = pad(v, (0, more))
+            found[2][doubtful] = pad(z, (0, 0, 0, more))
+        return found[0], found[1], found[2]
+
+
+def _series(m: Tensor, a: Tensor, order: int) -> Tensor:
+    """M Σ_{i<p} (I - A M)^i by Horner's rule."""
+    total = m
+    for _ in range(order - 1):
+        total = m + total - m @ (a @ total)
+    return total
+
+
+def _before(x: Tensor, y: Tensor) -> Tensor:
+    """Σ_{j<i} x_j y_j' for every i: [b n d k]."""
+    products = x[..., :, None] * y[..., None, :]
+    return pad(products.cumsum(1), (0, 0, 0, 0, 1, 0))[:, :-1]
