@@ -87,8 +87,12 @@ class Given(Covariance):
         object.__setattr__(self, "_axes", Ellipsoid(basis[None], spectrum.where(spectrum > eps, 0.0)[None]))
 
     def draw(self, batch: int, d: int, generator: torch.Generator, dtype: torch.dtype) -> Ellipsoid:
-        basis, spectrum = _placed(self, dtype, generator.device)
+        basis, spectrum = self.placed(dtype, generator.device)
         return Ellipsoid(basis.expand(batch, d, d), spectrum.expand(batch, d))
+
+    def placed(self, dtype: torch.dtype, device: torch.device) -> Ellipsoid:
+        """The one ellipsoid in a dtype on a device."""
+        return _placed(self, dtype, device)
 
     def check(self, d: int) -> None:
         if len(self.matrix) != d:

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from algoformer.checks import one_of, whole
-from algoformer.tasks.covariance import Ellipsoid
-from algoformer.tasks.pairs import Regression
+from algoformer.tasks.covariance import Ellipsoid, Given, Isotropic
+from algoformer.tasks.pairs import LinearModel, Regression
 
 
 class Weights(NamedTuple):
@@ -42,3 +42,20 @@ class LinearRegression(Regression):
 
     def labels(self, latent: Weights, x: Float[Tensor, "b c d"]) -> Float[Tensor, "b c k"]:
         return x @ latent.w
+
+    @property
+    def linear(self) -> LinearModel | None:
+        if self.prior == "identity" or isinstance(self.covariance, Isotropic):
+            return LinearModel()
+        return LinearModel(features=Whitening(self.covariance)) if isinstance(self.covariance, Given) else None
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """x -> Sigma^-1/2 x, in which weights of prior N(0, Sigma^-1) have the prior N(0, I)."""
+
+    covariance: Given
+
+    def __call__(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+        basis, spectrum = (v[0] for v in self.covariance.placed(x.dtype, x.device))
+        return (x @ basis) * spectrum.rsqrt()
