@@ -201,7 +201,7 @@ def _rate(eta: Rate, x: Tensor) -> Tensor:
     return ratio(torch.ones_like(top), top) if eta == "1/lmax" else ratio(2 * torch.ones_like(top), top + least)
 
 
-def _check_rate(eta: Rate) -> None:
+def _check_rate(eta: object) -> None:
     if isinstance(eta, str):
         one_of("eta", eta, ("1/lmax", "2/(lmax+lmin)"))
     else:

@@ -144,7 +144,8 @@ def _searched(search: Search, s: Curved | Remembered, v: Tensor) -> tuple[Tensor
 
 
 def _noise(g: Tensor) -> Tensor:
-    return 32 * torch.finfo(g.dtype).eps * g.norm(dim=1, keepdim=True)
+    size: Tensor = g.norm(dim=1, keepdim=True)
+    return 32 * torch.finfo(g.dtype).eps * size
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:

@@ -19,13 +19,13 @@ from algoformer.solvers.linear import Linear, counts, extremes, origin
 
 
 class Fit(NamedTuple):
-    """The iterate, the examples, their number, and what bounds a step: R of `DampedNewton`, η of gradient descent."""
+    """The iterate, the examples, their number, and the step size (of gradient descent)."""
 
     w: Tensor
     x: Tensor
     y: Tensor
     n: Tensor
-    bound: Tensor
+    eta: Tensor
 
     def slope(self, mu: float) -> Tensor:
         """The gradient of the loss: -mean y p a + μ w with p = sigmoid(-y <a, w>)."""
@@ -34,20 +34,20 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class DampedNewton(Linear[Fit]):
-    """w ← w - η H⁻¹∇ with η = 2√μ/(2√μ + R λ), λ² = <∇, H⁻¹∇>, R = max(1, max|a_i|).
+    """w ← w - η H⁻¹∇ with η = 2√μ/(2√μ + λ), λ² = <∇, H⁻¹∇> (Giannou et al. 2024, Theorem 5.2).
 
-    Giannou et al. 2024, Theorem 5.2 assumes |a_i| <= 1, which makes R = 1.
-    `damping="none"` is Newton's method, η = 1.
+    That η is safe where |a_i| <= 1. `damping="backtracking"` takes the first of η = 1, 1/2, 1/4, .. that lowers the
+    loss enough (Armijo), which is safe everywhere; `damping="none"` is Newton's method, η = 1.
     """
 
     mu: float = 0.1
     steps: int = 12
-    damping: Literal["self-concordant", "none"] = "self-concordant"
+    damping: Literal["self-concordant", "backtracking", "none"] = "self-concordant"
 
     def __post_init__(self) -> None:
         real("mu", self.mu, above=0)
         whole("steps", self.steps)
-        one_of("damping", self.damping, ("self-concordant", "none"))
+        one_of("damping", self.damping, ("self-concordant", "backtracking", "none"))
 
     def init(self, p: Prompt) -> Fit:
         return _fit(p)
@@ -58,14 +58,29 @@ class DampedNewton(Linear[Fit]):
         eye = torch.eye(s.x.shape[2], dtype=s.x.dtype, device=s.x.device)
         hessian = torch.einsum("bnd,bnk,bne->bkde", s.x, curvature, s.x) + self.mu * eye
         g = s.slope(self.mu)
-        change = torch.cholesky_solve(g.mT[..., None], torch.linalg.cholesky(hessian))[..., 0].mT
+        root, failed = torch.linalg.cholesky_ex(hessian)  # fails only where the iteration has diverged already
+        root = root.where(failed[..., None, None] == 0, torch.nan)
+        change = torch.cholesky_solve(g.mT[..., None], root)[..., 0].mT
+        return s._replace(w=s.w - self._size(s, (g * change).sum(1, keepdim=True), change) * change)
+
+    def _size(self, s: Fit, decrement: Tensor, change: Tensor) -> Tensor:
+        """η for the squared decrement λ² [b 1 k]."""
         if self.damping == "none":
-            return s._replace(w=s.w - change)
-        decrement = (g * change).sum(1, keepdim=True)
-        # sqrt has no derivative at 0, where the damping is 1 and does not matter
-        decrement = torch.where(decrement > 0, decrement, 1.0).sqrt().where(decrement > 0, 0.0)
-        root = 2 * self.mu**0.5
-        return s._replace(w=s.w - root / (root + s.bound * decrement) * change)
+            return torch.ones_like(decrement)
+        if self.damping == "self-concordant":
+            root = 2 * self.mu**0.5
+            # sqrt has no derivative at 0, where η is 1 whatever λ is
+            size: Tensor = root / (root + torch.where(decrement > 0, decrement, 1.0).sqrt().where(decrement > 0, 0.0))
+            return size
+        sizes = 0.5 ** torch.arange(40, dtype=s.w.dtype, device=s.w.device)
+        margins = (s.y * (s.x @ s.w))[..., None] - sizes * (s.y * (s.x @ change))[..., None]
+        norms = (s.w[..., None] - sizes * change[..., None]).square().sum(1)
+        losses = torch.nn.functional.softplus(-margins).sum(1) / s.n + self.mu / 2 * norms  # [b k size]
+        now = torch.nn.functional.softplus(-s.y * (s.x @ s.w)).sum(1) / s.n[:, 0] + self.mu / 2 * s.w.square().sum(1)
+        slack = 8 * torch.finfo(s.w.dtype).eps * now  # near the optimum a decrease drowns in rounding
+        enough = losses <= now[..., None] - 1e-4 * sizes * decrement.mT + slack[..., None]
+        size = sizes[enough.to(torch.uint8).argmax(-1)]
+        return size[:, None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +100,10 @@ class LogisticGradientDescent(Linear[Fit]):
     def init(self, p: Prompt) -> Fit:
         s = _fit(p)
         top, _ = extremes(s.x)
-        return s._replace(bound=1 / (top / (4 * s.n) + self.mu) if self.eta is None else torch.full_like(top, self.eta))
+        return s._replace(eta=1 / (top / (4 * s.n) + self.mu) if self.eta is None else torch.full_like(top, self.eta))
 
     def step(self, p: Prompt, s: Fit, t: int) -> Fit:
-        return s._replace(w=s.w - s.bound * s.slope(self.mu))
+        return s._replace(w=s.w - s.eta * s.slope(self.mu))
 
 
 def _fit(p: Prompt) -> Fit:
@@ -96,5 +111,4 @@ def _fit(p: Prompt) -> Fit:
     wrong = (y.detach().abs() != 1) & p.seen[..., None]
     if bool(wrong.any()):
         raise ValueError(f"labels of the logistic loss must be -1 or +1; got {y[wrong][0].item():g}")
-    longest = x.norm(dim=2).amax(1) if x.shape[1] else x.new_zeros(len(x))
-    return Fit(origin(p), x, y, counts(p), longest.clamp(min=1)[:, None, None])
+    return Fit(origin(p), x, y, counts(p), torch.ones_like(counts(p)))

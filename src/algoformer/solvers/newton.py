@@ -5,7 +5,8 @@
 Every M is a function of A, so on the singular vectors of X the iteration is one of numbers: with g = λ m the share of a
 direction that is solved, g ← 1 - (1 - g)^p. That is `form="spectral"`, the same iterates in exact arithmetic, whose
 rounding errors do not grow. `form="stream"` iterates on U = M X' as a transformer does, `form="textbook"` on M; both
-double their rounding noise outside the range of X at every step. Ridge is d more examples, sqrt(ridge) I with label 0.
+double, at every step, the rounding noise in directions that X lacks (textbook: where the rank is below d; stream: where
+it is below both n and d). Ridge is d more examples, sqrt(ridge) I with label 0.
 """
 
 from __future__ import annotations
