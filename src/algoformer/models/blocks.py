@@ -1,0 +1,128 @@
+"""Pre-LayerNorm transformer blocks in the manner of GPT-2 (Radford et al. 2019)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from algoformer.checks import one_of, real, whole
+from algoformer.models.attention import KINDS, Attention, Kind
+
+ALL = slice(None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockConfig:
+    """The sizes of prompts and of blocks; `causal` models read interleaved tokens, encoders paired ones."""
+
+    features: int = 20
+    labels: int = 1
+    positions: int = 256  # 0: no position embedding
+    width: int = 256
+    heads: int = 8
+    expansion: int = 4
+    attention: Kind = "softmax"
+    activation: Literal["gelu", "relu"] = "gelu"
+    causal: bool = True
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("features", "labels", "width", "heads", "expansion"):
+            whole(name, getattr(self, name), 1)
+        whole("positions", self.positions)
+        one_of("attention", self.attention, KINDS)
+        one_of("activation", self.activation, ("gelu", "relu"))
+        real("dropout", self.dropout, least=0)
+        if self.dropout >= 1:
+            raise ValueError(f"dropout must be below 1; got {self.dropout}")
+        if self.width % self.heads:
+            raise ValueError(f"width must be a multiple of heads = {self.heads}; got {self.width}")
+
+
+class Block(nn.Module):
+    """x += attention(LN(x)), then x += W_2 gelu(W_1 LN(x)); gives the tokens `rows`."""
+
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, config.heads, config.attention, config.dropout)
+        self.up = nn.Linear(width, config.expansion * width)
+        self.down = nn.Linear(config.expansion * width, width)
+        self.dropout, self.activation = config.dropout, config.activation
+
+    def forward(
+        self, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s s"] | None, rows: slice | Tensor = ALL
+    ) -> Float[Tensor, "b o e"]:
+        x = x[:, rows] + self._dropped(self.attention(self.norm1(x), mask, rows))
+        u = self.up(self.norm2(x))
+        u = F.gelu(u, approximate="tanh") if self.activation == "gelu" else F.relu(u)
+        return x + self._dropped(self.down(u))
+
+    def _dropped(self, v: Tensor) -> Tensor:
+        return F.dropout(v, self.dropout) if self.training and self.dropout else v
+
+
+class Stack(nn.Module):
+    """Blocks one after another; the last one gives only the tokens `rows`."""
+
+    def __init__(self, config: BlockConfig, depth: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(config) for _ in range(depth))
+
+    def forward(
+        self, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s s"] | None, rows: slice | Tensor = ALL
+    ) -> Float[Tensor, "b o e"]:
+        last = len(self.blocks) - 1
+        for i, block in enumerate(self.blocks):
+            x = block(x, mask, rows if i == last else ALL)
+        return x if self.blocks else x[:, rows]
+
+
+class Body(nn.Module):
+    """One pass of a loop: LN(blocks(z + e)), or LN(blocks(z)) without injection; one LayerNorm for all loops."""
+
+    def __init__(self, config: BlockConfig, depth: int, *, injection: bool, norm: bool) -> None:
+        super().__init__()
+        self.stack = Stack(config, depth)
+        self.norm = nn.LayerNorm(config.width) if norm else nn.Identity()
+        self.injection = injection
+
+    def forward(
+        self, z: Float[Tensor, "b s e"], e: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s s"] | None
+    ) -> Float[Tensor, "b s e"]:
+        out: Tensor = self.norm(self.stack(z + e if self.injection else z, mask))
+        return out
+
+
+class Answer(nn.Module):
+    """What is read from a stream: head(LN(blocks(z))) at the tokens `rows`; the blocks attend to all tokens."""
+
+    def __init__(self, config: BlockConfig, depth: int, *, norm: bool = True) -> None:
+        super().__init__()
+        self.stack = Stack(config, depth)
+        self.norm = nn.LayerNorm(config.width) if norm else nn.Identity()
+        self.head = nn.Linear(config.width, config.labels)
+
+    def forward(
+        self, z: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s s"] | None, rows: slice | Tensor
+    ) -> Float[Tensor, "b o k"]:
+        out: Tensor = self.head(self.norm(self.stack(z, mask, rows)))
+        return out
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, depth: int, generator: torch.Generator | None) -> None:
+    """Weights N(0, 0.02^2), those that end a residual branch / sqrt(2 depth); biases 0 (Radford et al. 2019)."""
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            ends = name.endswith(("attention.out", ".down"))
+            part.weight.normal_(0, 0.02 / math.sqrt(2 * depth) if ends else 0.02, generator=generator)
+        if isinstance(part, nn.Linear):
+            part.bias.zero_()

@@ -1,0 +1,89 @@
+"""The recurrent baseline: stacked LSTMs over interleaved tokens (Garg et al. 2022; Fu et al. 2024)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from algoformer.checks import real, whole
+from algoformer.models.model import Model
+from algoformer.models.tokens import interleaved, sequences
+from algoformer.prompt import Chains, Dense, Prompt, Series
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSTMConfig:
+    """Layers and width; the defaults have the 5.3 million weights that Fu et al. report."""
+
+    features: int = 20
+    labels: int = 1
+    width: int = 256
+    layers: int = 10
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("features", "labels", "width", "layers"):
+            whole(name, getattr(self, name), 1)
+        real("dropout", self.dropout, least=0)
+
+
+class Hidden(NamedTuple):
+    """The outputs of a layer at every token, and the tokens that are read."""
+
+    h: Tensor
+    rows: slice | Tensor
+
+
+class LSTM(Model):
+    """h_0 = embed(tokens), h_{t+1} = LSTM_t(h_t); read as head(h_t) at the tokens of x."""
+
+    config: LSTMConfig
+    kinds: ClassVar[tuple[type, ...]] = (Prompt, Dense, Series, Chains)
+    graphable = False
+
+    def __init__(self, config: LSTMConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__(config)
+        width = config.width
+        self.embed = nn.Linear(max(config.features, config.labels), width)
+        self.layers = nn.ModuleList(nn.LSTM(width, width, batch_first=True) for _ in range(config.layers))
+        self.drop = nn.Dropout(config.dropout)
+        self.head = nn.Linear(width, config.labels)
+        with torch.no_grad():
+            for v in self.parameters():  # the range of nn.LSTM
+                v.uniform_(-(width**-0.5), width**-0.5, generator=generator)
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]
+        return self.config.layers
+
+    @property
+    def limit(self) -> int:  # type: ignore[override]
+        return self.config.layers
+
+    @property
+    def variant(self) -> str:
+        return f"LSTM ({self.config.layers} layers)"
+
+    def init(self, p: Any) -> Hidden:
+        width = max(self.config.features, self.config.labels)
+        if not isinstance(p, Prompt):
+            values, layout = interleaved(p, width)
+            return Hidden(self.embed(values), layout.rows)
+        # One sequence a query, which stands right behind the last seen pair; what follows it is never read.
+        q, counts = sequences(p)
+        values = interleaved(q, width)[0]
+        at = 2 * counts[:, None]
+        values = values.scatter(1, at[:, :, None].expand(-1, -1, width), values[:, -1:])
+        return Hidden(self.embed(values), at)
+
+    def step(self, p: Any, s: Hidden, t: int) -> Hidden:
+        return s._replace(h=self.drop(self.layers[t](s.h)[0]))
+
+    def read(self, p: Any, s: Hidden) -> Tensor:
+        if isinstance(s.rows, Tensor) and s.rows.ndim == 2:  # one token of each sequence
+            h = s.h.gather(1, s.rows[:, :, None].expand(-1, -1, s.h.shape[2]))
+        else:
+            h = s.h[:, s.rows]
+        out: Tensor = self.head(h).reshape(p.asked)
+        return out

@@ -1,0 +1,134 @@
+"""What all models share: they are Algorithms, one frozen config makes them, and they save and load as folders."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from huggingface_hub import PyTorchModelHubMixin, constants, hf_hub_download
+from jaxtyping import Float
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from algoformer.algorithm import Algorithm
+from algoformer.models.blocks import BlockConfig
+from algoformer.models.tokens import Layout, interleaved, paired
+from algoformer.prompt import Chains, Dense, Prompt, Series
+
+M = TypeVar("M", bound="Model")
+
+
+class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
+    """A module that is an Algorithm. A looped model (limit None) runs past its steps; a layered one has no more.
+
+    `truncatable`: do all weights still learn when only the last steps carry gradient?
+    """
+
+    config: Any
+    truncatable: bool = False
+    graphable: bool = True  # may a step be captured as a CUDA graph?
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+
+    @property
+    @abstractmethod
+    def variant(self) -> str:
+        """What a result must call this model."""
+
+    def regions(self) -> list[nn.Module]:
+        """The parts to compile, each on its own, so that the number of steps stays free."""
+        return []
+
+    def readings(self, p: Any, states: Sequence[Any]) -> Float[Tensor, "t b o k"]:
+        """What several states of one prompt say; in one pass where the model can."""
+        return torch.stack([self.read(p, s) for s in states])
+
+    def forward(self, p: Any, steps: int | None = None) -> Float[Tensor, "b o k"]:
+        """The predictions of the last state, finite or not."""
+        q = self.prepare(p)
+        for s in self.states(q, steps):  # noqa: B007  # the last one is read
+            pass
+        return self.read(q, s).reshape(p.asked)
+
+    def prepare(self, p: Any) -> Any:
+        q = super().prepare(p)
+        values = q.chains if isinstance(q, Chains) else q.x
+        mine = next(self.parameters())
+        if values.dtype != mine.dtype or values.device != mine.device:
+            raise ValueError(
+                f"the prompt must be {mine.dtype} on {mine.device} as the model is; "
+                f"got {values.dtype} on {values.device}"
+            )
+        if values.shape[-1] > self.config.features:
+            raise ValueError(f"the prompt must have at most {self.config.features} features; got {values.shape[-1]}")
+        if q.asked[2] != self.config.labels:
+            raise ValueError(f"the prompt must have {self.config.labels} labels; got {q.asked[2]}")
+        return q
+
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> Any:  # type: ignore[override]
+        """Write config.json and model.safetensors, in the Hugging Face manner."""
+        config = {"model": type(self).__name__, **asdict(self.config)}
+        return super().save_pretrained(save_directory, config=config, **options)
+
+    @classmethod
+    def _from_pretrained(cls: type[M], *, model_id: str, config: Any = None, **options: Any) -> M:  # type: ignore[override]
+        if config is None:
+            raise ValueError(f"{model_id} must hold a config.json; got none")
+        if Path(model_id).is_dir():
+            file = str(Path(model_id) / constants.SAFETENSORS_SINGLE_FILE)
+        else:
+            known = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+            chosen = {name: options[name] for name in known}
+            file = hf_hub_download(repo_id=model_id, filename=constants.SAFETENSORS_SINGLE_FILE, **chosen)
+        model = cls(config)
+        load_weights(model, load_file(file), file)
+        return model.eval()
+
+
+class SequenceModel(Model):
+    """A model of tokens in a residual stream: a read-in, positions, blocks, a read-out."""
+
+    config: BlockConfig
+
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__(config)
+        inputs = max(config.features, config.labels) if config.causal else config.features + config.labels
+        self.embed = nn.Linear(inputs, config.width)
+        self.places = nn.Embedding(config.positions, config.width) if config.positions else None
+
+    @property
+    def kinds(self) -> tuple[type, ...]:  # type: ignore[override]
+        return (Prompt, Dense, Series, Chains) if self.config.causal else (Prompt, Series)
+
+    def tokens(self, p: Any) -> tuple[Float[Tensor, "b s width"], Layout]:
+        """The prompt as tokens, within the positions there are."""
+        c = self.config
+        if c.causal:
+            values, layout = interleaved(p, max(c.features, c.labels))
+        else:
+            values, layout = paired(p, c.features, c.labels)
+        used = values.shape[1] - max(p.queries.shape[1] - 1, 0) if isinstance(p, Prompt) else values.shape[1]
+        if c.positions and used > c.positions:
+            raise ValueError(f"positions must be at least the prompt's {used} tokens; got {c.positions}")
+        return values, layout
+
+    def placed(self, layout: Layout) -> Float[Tensor, "#b s e"] | float:
+        """The embedding of the tokens' places."""
+        return 0.0 if self.places is None else self.places(layout.places)
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor], source: str) -> None:
+    """Put weights into a model of exactly their names and shapes, which takes their dtype."""
+    wanted = {name: tuple(v.shape) for name, v in model.state_dict().items()}
+    got = {name: tuple(v.shape) for name, v in weights.items()}
+    if wanted != got:
+        first = min(name for name in wanted.keys() | got.keys() if wanted.get(name) != got.get(name))
+        raise ValueError(f"{source} must hold {first} {wanted.get(first)} as the config says; got {got.get(first)}")
+    dtypes = {v.dtype for v in weights.values() if v.is_floating_point()}
+    if len(dtypes) == 1:
+        model.to(dtypes.pop())
+    model.load_state_dict(weights)

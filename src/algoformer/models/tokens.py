@@ -1,0 +1,113 @@
+"""Prompts as sequences of tokens: interleaved for causal models (Garg et al. 2022), paired for encoders."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from algoformer.prompt import Chains, Dense, Prompt, Series
+
+
+class Layout(NamedTuple):
+    """Where each token stands, which tokens it may attend to, and which tokens are read.
+
+    Without a mask every token attends to itself and to those before it.
+    """
+
+    places: Int[Tensor, "#b s"]
+    mask: Bool[Tensor, "b s s"] | None
+    rows: slice | Int[Tensor, " o"]
+
+
+def interleaved(p: Any, width: int) -> tuple[Float[Tensor, "b s width"], Layout]:
+    """Tokens x_1, y_1, x_2, y_2, ..., each at the front of a zero-padded vector; read at the tokens of x.
+
+    Unseen pairs are moved behind the seen ones, where nothing attends to them. Queries stand where the next x would,
+    and do not see each other. A series begins with a zero token, so that its first value can be asked; the states of
+    chains follow one another.
+    """
+    if isinstance(p, Dense):
+        values = torch.stack([_padded(p.x, width), _padded(p.y, width)], 2).flatten(1, 2)[:, :-1]
+        return values, _causal(values, slice(0, None, 2))
+    if isinstance(p, Series):
+        start = p.x.new_zeros(len(p.x), 1, p.x.shape[2])
+        values = _padded(torch.cat([start, p.x[:, :-1] if p.every else p.x], 1), width)
+        return values, _causal(values, slice(None) if p.every else slice(-1, None))
+    if isinstance(p, Chains):
+        _, n, c, _ = p.chains.shape
+        states = p.chains.flatten(1, 2)
+        if p.partial is not None:
+            values = _padded(torch.cat([states, p.partial], 1), width)
+            return values, _causal(values, slice(-1, None))
+        values = _padded(states[:, :-1], width)
+        index = torch.arange(n * c, device=values.device).view(n, c)[:, :-1].flatten()
+        return values, _causal(values, index)
+    x, y, seen = _seen_first(p)
+    n, m = x.shape[1], p.queries.shape[1]
+    pairs = torch.stack([_padded(x, width), _padded(y, width)], 2).flatten(1, 2)
+    values = torch.cat([pairs, _padded(p.queries, width)], 1)
+    ones = torch.ones(2 * n + m, 2 * n + m, dtype=torch.bool, device=x.device)
+    before = ones.tril()
+    before[2 * n :, 2 * n :] = ones[2 * n :, 2 * n :].tril().triu()
+    shown = torch.cat([seen.repeat_interleave(2, 1), seen.new_ones(len(x), m)], 1)
+    counts = 2 * seen.sum(1, keepdim=True)
+    places = torch.arange(2 * n, device=x.device).expand(len(x), -1)
+    return values, Layout(
+        torch.cat([places, counts.expand(-1, m)], 1),
+        before & (shown[:, None] | ones.tril().triu()),
+        slice(2 * n, None),
+    )
+
+
+def paired(p: Any, features: int, labels: int) -> tuple[Float[Tensor, "b s width"], Layout]:
+    """Tokens (x_i, y_i) and (query, 0): every token attends to the seen pairs and to itself; read at the queries.
+
+    A series is its values and a zero token after them, which is read.
+    """
+    if isinstance(p, Series):
+        if p.every:
+            raise ValueError(
+                "an encoder sees the whole series: it answers its next value; got a series that asks every value"
+            )
+        values = _padded(torch.cat([p.x, p.x.new_zeros(len(p.x), 1, p.x.shape[2])], 1), features + labels)
+        b, s = values.shape[:2]
+        places = torch.arange(s, device=values.device)[None]
+        return values, Layout(places, places.new_ones(b, s, s, dtype=torch.bool), slice(-1, None))
+    x, y, seen = _seen_first(p)
+    n, m = x.shape[1], p.queries.shape[1]
+    pairs = torch.cat([_padded(x, features), y], 2)
+    queries = torch.cat([_padded(p.queries, features), y.new_zeros(len(y), m, y.shape[2])], 2)
+    shown = torch.cat([seen, seen.new_zeros(len(x), m)], 1)
+    places = torch.arange(n, device=x.device).expand(len(x), -1)
+    counts = seen.sum(1, keepdim=True)
+    return torch.cat([pairs, queries], 1), Layout(
+        torch.cat([places, counts.expand(-1, m)], 1),
+        shown[:, None] | torch.eye(n + m, dtype=torch.bool, device=x.device),
+        slice(n, None),
+    )
+
+
+def sequences(p: Prompt) -> tuple[Prompt, Int[Tensor, " c"]]:
+    """One prompt a query with the seen pairs in front, and how many there are: what a recurrent model reads."""
+    x, y, seen = _seen_first(p)
+    m = p.queries.shape[1]
+    repeat = [v.repeat_interleave(m, 0) for v in (x, y, seen)]
+    return Prompt(repeat[0], repeat[1], p.queries.reshape(-1, 1, x.shape[2]), repeat[2], check=False), repeat[2].sum(1)
+
+
+def _seen_first(p: Prompt) -> tuple[Tensor, Tensor, Tensor]:
+    order = (~p.seen).to(torch.int8).argsort(dim=1, stable=True)
+    x, y = (v.gather(1, order[:, :, None].expand_as(v)) for v in p.pairs)
+    return x, y, p.seen.gather(1, order)
+
+
+def _causal(values: Tensor, rows: slice | Tensor) -> Layout:
+    return Layout(torch.arange(values.shape[1], device=values.device)[None], None, rows)
+
+
+def _padded(v: Tensor, width: int) -> Tensor:
+    return F.pad(v, (0, width - v.shape[-1])) if v.shape[-1] < width else v

@@ -1,0 +1,68 @@
+"""The standard transformer: a decoder in the manner of GPT-2 (Garg et al. 2022), or an encoder."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from algoformer.checks import whole
+from algoformer.models.blocks import Answer, Block, BlockConfig, initialise
+from algoformer.models.model import SequenceModel
+from algoformer.models.tokens import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(BlockConfig):
+    """The defaults are the standard baseline, 12 layers of 8 heads and width 256."""
+
+    layers: int = 12
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("layers", self.layers, 1)
+
+
+class Stream(NamedTuple):
+    """The residual stream, and the layout of its tokens."""
+
+    h: Tensor
+    layout: Layout
+
+
+class Transformer(SequenceModel):
+    """h_0 = embed(prompt) + positions, h_{t+1} = block_t(h_t); read as head(LN(h_t))."""
+
+    config: TransformerConfig
+
+    def __init__(self, config: TransformerConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__(config)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.answer = Answer(config, 0)
+        initialise(self, config.layers, generator)
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]
+        return self.config.layers
+
+    @property
+    def limit(self) -> int:  # type: ignore[override]
+        return self.config.layers
+
+    @property
+    def variant(self) -> str:
+        return f"Transformer ({self.config.layers} layers)"
+
+    def regions(self) -> list[nn.Module]:
+        return [*self.blocks, self.answer]
+
+    def init(self, p: Any) -> Stream:
+        values, layout = self.tokens(p)
+        return Stream(self.embed(values) + self.placed(layout), layout)
+
+    def step(self, p: Any, s: Stream, t: int) -> Stream:
+        return s._replace(h=self.blocks[t](s.h, s.layout.mask))
+
+    def read(self, p: Any, s: Stream) -> Tensor:
+        out: Tensor = self.answer(s.h, None, s.layout.rows)
+        return out

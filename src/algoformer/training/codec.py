@@ -1,0 +1,69 @@
+"""Configs and tasks as JSON and back: only the classes this package lists, and no code."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import algoformer.models
+import algoformer.tasks
+import algoformer.training.config
+
+
+def encode(value: Any) -> Any:
+    """A config, task or plain value as JSON."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inner = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        return {"class": type(value).__name__, **inner}
+    if isinstance(value, Tensor):
+        return {"class": "Tensor", "dtype": str(value.dtype).removeprefix("torch."), "values": value.tolist()}
+    if isinstance(value, list | tuple):
+        return [encode(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): encode(v) for k, v in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(
+        f"a config must be made of numbers, strings and dataclasses to be saved; got {type(value).__name__}"
+    )
+
+
+def decode(value: Any) -> Any:
+    """The config or task that `encode` gave this JSON for."""
+    if isinstance(value, list):
+        return tuple(decode(v) for v in value)
+    if not isinstance(value, dict) or "class" not in value:
+        return value
+    inner = {k: decode(v) for k, v in value.items() if k != "class"}
+    if value["class"] == "Tensor":
+        dtypes = {"float32": torch.float32, "float64": torch.float64}
+        if inner.get("dtype") not in dtypes:
+            raise ValueError(f"a tensor in a config must be float32 or float64; got {inner.get('dtype')!r}")
+        return torch.tensor(inner["values"], dtype=dtypes[inner["dtype"]])
+    known = classes()
+    if value["class"] not in known:
+        raise ValueError(f"a config must name a class of algoformer; got {value['class']!r}")
+    try:
+        return known[value["class"]](**inner)
+    except TypeError as error:
+        raise ValueError(f"the fields of {value['class']} must be its own; {error}") from error
+
+
+def classes() -> dict[str, type]:
+    """Every config, task and part of a task, by name."""
+    homes = (algoformer.models, algoformer.tasks, algoformer.training.config)
+    found = (getattr(home, name) for home in homes for name in getattr(home, "__all__", vars(home)))
+    return {v.__name__: v for v in found if isinstance(v, type) and dataclasses.is_dataclass(v)}
+
+
+def model_of(config: Any, generator: torch.Generator | None = None) -> algoformer.models.Model:
+    """The model that a config is for: AlgoFormerConfig makes an AlgoFormer."""
+    name = type(config).__name__.removesuffix("Config")
+    kind = getattr(algoformer.models, name, None)
+    if kind is None or not type(config).__name__.endswith("Config"):
+        raise ValueError(f"model must be the config of one of algoformer.models; got {type(config).__name__}")
+    made: algoformer.models.Model = kind(config, generator)
+    return made

@@ -1,0 +1,88 @@
+"""Curricula by the clock (Garg et al. 2022; Yang et al. 2024) and by the loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from algoformer.task import Task
+from algoformer.training.config import Ramp, TrainConfig
+from algoformer.training.data import Size, resized, seeded
+
+MEMORY = 0.98  # of the running loss, a step
+
+
+class Curriculum:
+    """The size of every step. `stage`, `since`, `running` and `reached` are its whole state."""
+
+    def __init__(self, task: Task[Any], config: TrainConfig, loops: int) -> None:
+        self.task, self.config, self.loops = task, config, loops
+        self.ramps = {"dims": config.dims, "examples": config.examples, "loops": config.loops}
+        self.by_loss = [r for r in self.ramps.values() if r is not None and r.every is None]
+        self.stage, self.since = 0, 0
+        self.running: float | None = None
+        self.reached: list[dict[str, Any]] = []
+        self._bounds: tuple[Size, float, float] | None = None
+
+    def size(self, step: int) -> Size:
+        """The size of the problems of a step."""
+
+        def at(ramp: Ramp | None) -> int | None:
+            if ramp is None:
+                return None
+            return ramp.at(self.stage if ramp.every is None else step // ramp.every)
+
+        loops = at(self.ramps["loops"]) or self.loops
+        if self.config.random_loops is not None:
+            low, high = self.config.random_loops
+            g = seeded(torch.Generator(), self.config.seed, "loops", step)
+            loops = int(torch.randint(low, high + 1, (), generator=g))
+        return Size(at(self.ramps["dims"]), at(self.ramps["examples"]), loops)
+
+    def full(self, step: int) -> bool:
+        """Is every ramp at its end?"""
+        return self._grown(self.size(step)) == tuple(r.stop for r in self.ramps.values() if r is not None)
+
+    def observe(self, step: int, losses: list[float]) -> None:
+        """Take in the losses of the steps before `step`, and move on if they are good enough."""
+        if not self.by_loss or all(r.at(self.stage) == r.stop for r in self.by_loss):
+            return
+        for loss in losses:
+            self.running = loss if self.running is None else MEMORY * self.running + (1 - MEMORY) * loss
+        if step - self.since < self.config.advance_after or self.running is None:
+            return
+        zero, oracle = self.bounds(self.size(step))
+        if zero - self.running > self.config.advance * (zero - oracle):
+            self.stage, self.since, self.running = self.stage + 1, step, None
+
+    def bounds(self, size: Size, prompts: int = 256) -> tuple[float, float]:
+        """The losses Z of the zero predictor and O of the oracle (0 where there is none) at a size."""
+        if self._bounds is None or self._bounds[0] != size:
+            task = resized(self.task, size)
+            sample = task.sample(prompts, seeded(torch.Generator(), self.config.seed, "bounds"), torch.float64)
+            zero = float(sample.target.square().mean())
+            known = task.oracle
+            oracle = 0.0 if known is None else float((known.predict(sample.prompt) - sample.target).square().mean())
+            self._bounds = size, zero, oracle
+        return self._bounds[1:]
+
+    def note(self, step: int) -> dict[str, Any] | None:
+        """The event of a new size, if this step is the first of one."""
+        now = {name: value for name, value in self.size(step)._asdict().items() if self.ramps[name] is not None}
+        if not now or (self.reached and {k: self.reached[-1][k] for k in now} == now):
+            return None
+        self.reached.append({"step": step, **now})
+        return {"step": step, "event": "size", **now}
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds of it."""
+        return {"stage": self.stage, "since": self.since, "running": self.running, "reached": self.reached}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.stage, self.since, self.running = state["stage"], state["since"], state["running"]
+        self.reached = state["reached"]
+
+    def _grown(self, size: Size) -> tuple[int, ...]:
+        return tuple(v for name, v in size._asdict().items() if self.ramps[name] is not None)

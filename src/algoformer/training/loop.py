@@ -1,0 +1,332 @@
+"""The training loop: one for every model, on a CPU, a GPU or several processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from algoformer.models import Model
+from algoformer.models.model import load_weights
+from algoformer.task import Task
+from algoformer.training import checkpoint
+from algoformer.training.codec import encode
+from algoformer.training.config import TrainConfig
+from algoformer.training.curriculum import Curriculum
+from algoformer.training.data import Data, Size
+from algoformer.training.step import Step, compiled, settings
+
+FREE = ("checkpoint_every", "keep")  # may differ when a run goes on
+LARGEST = 1e6  # times its first loss: a run that is worse than that has diverged
+
+
+class Progress(NamedTuple):
+    """Where a run stands: the mean loss of the last steps, steps a second, and the seconds still to go."""
+
+    step: int
+    steps: int
+    loss: float
+    rate: float
+    eta: float
+    size: Size
+    row: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A finished (or, with `until`, paused) run. The model that was passed in holds the weights.
+
+    `reached` says at which step each size of the curriculum was reached; `stuck`, that the full size was not reached
+    by half the steps.
+    """
+
+    variant: str
+    step: int
+    loss: float
+    stuck: bool
+    reached: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    first_step: float = 0.0
+
+
+class TrainingDiverged(ArithmeticError):
+    """The loss or the gradient is no longer finite, or the loss has exploded."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run stopped by a signal after it had written a checkpoint."""
+
+
+def train(
+    model: Model,
+    task: Task[Any],
+    config: TrainConfig,
+    folder: str | Path | None = None,
+    *,
+    until: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Train a model in place on fresh prompts of a task.
+
+    With a folder the run logs to log.jsonl, writes checkpoints, goes on from the last one if there is one, and at its
+    end saves the model in the Hugging Face manner. `until` stops at an earlier step, to be continued.
+    """
+    return _Run(model, task, config, None if folder is None else Path(folder), progress).go(until)
+
+
+class _Run:
+    def __init__(
+        self,
+        model: Model,
+        task: Task[Any],
+        config: TrainConfig,
+        folder: Path | None,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.born = time.perf_counter()
+        self.model, self.config, self.folder, self.progress = model, config, folder, progress
+        weight = next(model.parameters())
+        self.device = weight.device
+        together = dist.is_available() and dist.is_initialized()
+        self.rank, world = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
+        self.step = Step(model, task, config, self.device)
+        self.data = Data(task, config, self.device, weight.dtype, rank=self.rank, world=world, padded=self.step.graphs)
+        self.curriculum = Curriculum(task, config, model.steps)
+        self.done, self.stuck, self.first_loss = 0, False, 0.0
+        self.loss = float("nan")
+        self.pending: list[list[float]] = []  # (loss, gradient norm) of the steps since the last line of the log
+        self.saved: int | None = None
+        self._fits(task)
+        if world > 1:
+            for v in model.state_dict().values():
+                dist.broadcast(v, 0)
+        if folder is not None:
+            self._open(folder, task)
+
+    def go(self, until: int | None) -> Result:
+        c = self.config
+        end = c.steps if until is None else min(until, c.steps)
+        self.model.train()
+        history = torch.zeros(c.log_every, 2, device=self.device, dtype=next(self.model.parameters()).dtype)
+        filled = 0
+        self.tick = time.perf_counter(), self.done
+        first = 0.0
+        with (
+            _signals() as stop,
+            settings(self.step.precision, c.deterministic, self.device),
+            compiled(self.model, self.step.fast),
+        ):
+            while self.done < end:
+                if (event := self.curriculum.note(self.done)) is not None:
+                    self._log(event)
+                size = self.curriculum.size(self.done)
+                with self._dropout():
+                    history[filled].copy_(self.step(self.done, self.data.batch(self.done, size), size.loops))
+                filled, self.done = filled + 1, self.done + 1
+                if not first:
+                    self._wait()
+                    first = time.perf_counter() - self.born
+                line = self.done % c.log_every == 0 or self.done == c.steps
+                save = self.folder is not None and (self.done % c.checkpoint_every == 0 or self.done == end)
+                halt = self._any(stop)
+                if line or save or halt or self.done == end:
+                    self._take(history[:filled])
+                    filled = 0
+                if line:
+                    self._line(size)
+                if 2 * self.done == c.steps + c.steps % 2 and not self.curriculum.full(self.done):
+                    self.stuck = True
+                    self._log({"step": self.done, "event": "stuck"})
+                if save or (halt and self.folder is not None):
+                    self._save()
+                if halt:
+                    raise Interrupted(f"stopped at step {self.done} of {c.steps}; run again to go on")
+        self._wait()
+        self._finish()
+        return Result(
+            variant=self.model.variant,
+            step=self.done,
+            loss=self.loss,
+            stuck=self.stuck,
+            reached=self.curriculum.reached,
+            seconds=time.perf_counter() - self.born,
+            first_step=first,
+        )
+
+    def _fits(self, task: Task[Any]) -> None:
+        """Try one batch at the full size, before any work can be lost."""
+        generator = torch.Generator(self.device).manual_seed(0)
+        sample = task.sample(2, generator, next(self.model.parameters()).dtype)
+        with torch.no_grad():
+            q = self.model.prepare(sample.prompt)
+            answer = self.model.read(q, self.model.init(q)).reshape(sample.prompt.asked)
+        if answer.shape != sample.target.shape:
+            raise ValueError(f"the task's answers must be {tuple(answer.shape)}; got {tuple(sample.target.shape)}")
+        self.curriculum.size(0)
+        for ramp, name in ((self.config.dims, "dims"), (self.config.examples, "examples")):
+            if ramp is not None:
+                self.data.batch(0, Size(*(ramp.stop if name == f else None for f in ("dims", "examples")), 0))
+        if self.config.loss == "rao-blackwell":
+            exact = getattr(self.model, "bilinear", False) and hasattr(sample.truth.latent, "w")
+            if not exact or getattr(task, "noise", 0.0):
+                raise ValueError(
+                    "rao-blackwell needs a linear transformer of the form eq9 or eq13 and noiseless linear regression; "
+                    f"got {self.model.variant} and {task}"
+                )
+
+    def _take(self, rows: Tensor) -> None:
+        """Bring the losses of the last steps to the host, and stop if they are sick."""
+        new = rows.tolist()
+        for i, (loss, norm) in enumerate(new):
+            self.first_loss = self.first_loss or abs(loss)
+            finite = loss - loss == 0 and norm - norm == 0
+            if not finite or abs(loss) > LARGEST * self.first_loss:
+                last = (
+                    "no checkpoint was written" if self.saved is None else f"the last good checkpoint is {self.saved}"
+                )
+                raise TrainingDiverged(
+                    f"the loss is {loss:g}, the gradient's norm {norm:g} at step {self.done - len(new) + i}; {last}. "
+                    "Try a smaller lr, a longer warmup, a smaller clip, precision fp32 or, for linear attention, robust"
+                )
+        self.pending += new
+
+    def _line(self, size: Size) -> None:
+        """One line of the log; here alone the curriculum may move on, so that a resumed run moves at the same steps."""
+        losses = [row[0] for row in self.pending]
+        self.loss = sum(losses) / len(losses)
+        norm = sum(row[1] for row in self.pending) / len(self.pending)
+        row = {"step": self.done, "loss": self.loss, "gradient": norm, "lr": self.config.rate(self.done - 1)}
+        row |= {name: value for name, value in size._asdict().items() if value is not None}
+        self._log(row)
+        self.curriculum.observe(self.done, losses)
+        self.pending = []
+        now, (then, before) = time.perf_counter(), self.tick
+        rate = (self.done - before) / max(now - then, 1e-9)
+        self.tick = now, self.done
+        if self.rank == 0 and self.folder is not None:
+            with (self.folder / "timing.jsonl").open("a") as file:
+                print(json.dumps({"step": self.done, "time": time.time(), "rate": rate}), file=file)
+        if self.progress is not None and self.rank == 0:
+            left = (self.config.steps - self.done) / rate
+            self.progress(Progress(self.done, self.config.steps, self.loss, rate, left, size, row))
+
+    def _log(self, row: dict[str, Any]) -> None:
+        if self.folder is not None and self.rank == 0:
+            with (self.folder / "log.jsonl").open("a") as file:
+                print(json.dumps(row), file=file)
+
+    def _open(self, folder: Path, task: Task[Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        mine = {"model": encode(self.model.config), "task": encode(task), "train": encode(self.config)}
+        file = folder / "config.json"
+        if file.exists():
+            saved = json.loads(file.read_text())
+            apart = sorted(
+                f"{part}.{name}"
+                for part in mine
+                for name in mine[part].keys() | saved.get(part, {}).keys()
+                if name not in FREE and mine[part].get(name) != saved.get(part, {}).get(name)
+            )
+            if apart:
+                raise ValueError(f"{folder} must hold a run of the same config; {', '.join(apart)} differ")
+        elif any(checkpoint.steps(folder / "checkpoints")):
+            raise ValueError(f"{folder} must hold the config.json of its checkpoints; got none")
+        if self.rank == 0:
+            checkpoint.replace_file(file, json.dumps(mine, indent=2).encode())
+        found = checkpoint.latest(folder / "checkpoints")
+        size = 0
+        if found is not None:
+            self.done, tree, _ = found
+            load_weights(self.model, {k: v.to(self.device) for k, v in tree["weights"].items()}, str(folder))
+            self.step.restore(tree["step"])
+            self.curriculum.restore(tree["curriculum"])
+            self.stuck, self.first_loss, self.loss = tree["stuck"], tree["first_loss"], tree["loss"]
+            self.pending, size, self.saved = tree["pending"], tree["log"], self.done
+        if self.rank == 0:
+            with (folder / "log.jsonl").open("ab") as log:  # lines after the checkpoint will be written again
+                log.truncate(size)
+
+    def _save(self) -> None:
+        if self.saved == self.done:
+            return
+        if self.rank == 0 and self.folder is not None:
+            with (self.folder / "log.jsonl").open("ab") as log:
+                os.fsync(log.fileno())
+                size = log.tell()
+            tree = {
+                "weights": dict(self.model.state_dict()),
+                "step": self.step.state(),
+                "curriculum": self.curriculum.state(),
+                "stuck": self.stuck,
+                "first_loss": self.first_loss,
+                "loss": self.loss,
+                "pending": self.pending,
+                "log": size,
+            }
+            checkpoint.write(self.folder / "checkpoints", self.done, tree, self.config.keep)
+        self.saved = self.done
+
+    def _finish(self) -> None:
+        """At the last step the averaged weights, if there are any, become the model's."""
+        self.model.eval()
+        if self.done < self.config.steps:
+            return
+        with torch.no_grad():
+            for v, average in zip(self.step.weights, self.step.averages, strict=False):
+                v.copy_(average)
+        if self.folder is not None and self.rank == 0:
+            self.model.save_pretrained(self.folder / "model")
+
+    @contextmanager
+    def _dropout(self) -> Iterator[None]:
+        """Dropout as a function of (seed, step) too; torch draws it from its own generator alone."""
+        if not getattr(self.model.config, "dropout", 0.0):
+            yield
+            return
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed((self.config.seed << 32) + (self.done << 8) + self.rank)
+            yield
+
+    def _any(self, stop: threading.Event) -> bool:
+        """Was this process, or another one at work on the run, told to stop?"""
+        if self.step.world == 1:
+            return stop.is_set()
+        flag = torch.tensor(float(stop.is_set()), device=self.device)
+        dist.all_reduce(flag)
+        return bool(flag)
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """Ctrl-C and SIGTERM ask for a stop after the step; a second one stops at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ask(number: int, frame: Any) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

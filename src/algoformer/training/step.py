@@ -1,0 +1,223 @@
+"""One training step: plain, or compiled and replayed as one CUDA graph."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from algoformer.models import Model
+from algoformer.training.config import Plan, TrainConfig
+from algoformer.training.data import Batch
+from algoformer.training.loss import rao_blackwell, window_loss
+
+EAGER = 3  # uses of a shape before its graph is captured: they compile, and fill the allocator
+
+
+class Step:
+    """Forward, backward, clipping and update of one batch; gives (loss, gradient norm) on the device.
+
+    With `fast` on a GPU the first uses of a number of loops run as they are and the next is captured as a CUDA graph,
+    which all later ones replay. Nothing here waits for the device.
+    """
+
+    def __init__(self, model: Model, task: Any, config: TrainConfig, device: torch.device) -> None:
+        self.model, self.config, self.device = model, config, device
+        self.plan = Plan.of(model, config)
+        self.inverse_prior = getattr(task, "prior", "identity") == "inverse"
+        self.weights = [v for v in model.parameters() if v.requires_grad]
+        self.world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        self.fast = device.type == "cuda" if config.fast is None else config.fast
+        self.graphs = (
+            self.fast
+            and device.type == "cuda"
+            and self.world == 1
+            and model.graphable
+            and config.optimiser != "lbfgs"
+            and config.loss != "rao-blackwell"
+        )
+        self.optimiser = optimiser(self.weights, config, device)
+        self.averages = [v.detach().clone() for v in self.weights] if config.ema else []
+        self.pool: Any = None
+        self.uses: dict[Any, int] = {}
+        self.captured: dict[Any, tuple[torch.cuda.CUDAGraph, Batch, Tensor]] = {}
+
+    def __call__(self, step: int, batch: Batch, loops: int) -> Tensor:
+        lr = self.config.rate(step)
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
+        if not self.graphs:
+            return self.update(batch, loops)
+        key = loops, tuple(v.shape for v in batch.tensors())
+        self.uses[key] = self.uses.get(key, 0) + 1
+        if self.uses[key] <= EAGER:
+            return self.update(batch, loops)
+        if key not in self.captured:
+            self.captured[key] = self._capture(batch, loops)
+        graph, inputs, row = self.captured[key]
+        for mine, new in zip(inputs.tensors(), batch.tensors(), strict=True):
+            mine.copy_(new)
+        graph.replay()
+        return row
+
+    def update(self, batch: Batch, loops: int) -> Tensor:
+        """One step, written out."""
+        if self.config.optimiser == "lbfgs":
+            loss, norm = self._search(batch, loops)
+        else:
+            self.optimiser.zero_grad(set_to_none=True)
+            loss, norm = self._gradient(batch, loops)
+            self.optimiser.step()
+        if self.averages:
+            with torch.no_grad():
+                torch._foreach_lerp_(self.averages, self.weights, 1 - self.config.ema)
+        return torch.stack([loss, norm])
+
+    def loss(self, batch: Batch, loops: int) -> Tensor:
+        """The loss of this process's prompts, as its share of the whole batch."""
+        c = self.config
+        with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16", cache_enabled=False):
+            if batch.covariance is not None:
+                sigma = batch.covariance.matrix
+                basis, spectrum = batch.covariance
+                omega = (
+                    (basis / spectrum[:, None]) @ basis.mT
+                    if self.inverse_prior
+                    else torch.eye(basis.shape[1], dtype=basis.dtype, device=basis.device).expand_as(basis)
+                )
+                each = rao_blackwell(self.model, batch.prompt.x, sigma, omega, c.robust)
+            else:
+                each = window_loss(
+                    self.model,
+                    batch.prompt,
+                    batch.target,
+                    batch.weight,
+                    loops=loops,
+                    window=self.plan.window,
+                    gradient=self.plan.gradient,
+                    robust=c.robust,
+                    eq6=c.loss == "eq6",
+                )
+        return each.sum() / c.batch
+
+    @property
+    def precision(self) -> str:
+        """What "auto" means here."""
+        if self.config.precision == "auto":
+            return "bf16" if self.device.type == "cuda" else "fp32"
+        return self.config.precision
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds of it."""
+        return {"optimiser": self.optimiser.state_dict(), "averages": list(self.averages)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint; only before the first step."""
+        rates = [group["lr"] for group in self.optimiser.param_groups]
+        self.optimiser.load_state_dict(state["optimiser"])
+        for group, lr in zip(self.optimiser.param_groups, rates, strict=True):
+            group["lr"] = lr
+        for mine, saved in zip(self.averages, state["averages"], strict=True):
+            mine.copy_(saved)
+
+    def _gradient(self, batch: Batch, loops: int) -> tuple[Tensor, Tensor]:
+        loss = self.loss(batch, loops)
+        loss.backward()
+        loss = loss.detach()
+        if self.world > 1:
+            loss = self._reduced(loss)
+        if self.config.clip is None:
+            norm = torch.nn.utils.get_total_norm([v.grad for v in self.weights if v.grad is not None])
+        else:
+            norm = torch.nn.utils.clip_grad_norm_(self.weights, self.config.clip)
+        return loss, norm.to(loss.dtype)
+
+    def _reduced(self, loss: Tensor) -> Tensor:
+        grads = [v.grad if v.grad is not None else torch.zeros_like(v) for v in self.weights]
+        flat = torch.cat([loss.reshape(1), *(g.flatten() for g in grads)])
+        dist.all_reduce(flat)
+        parts = flat[1:].split([g.numel() for g in grads])
+        for v, part in zip(self.weights, parts, strict=True):
+            v.grad = part.view_as(v)
+        return flat[0]
+
+    def _search(self, batch: Batch, loops: int) -> tuple[Tensor, Tensor]:
+        norms: list[Tensor] = []
+
+        def closure() -> Tensor:
+            self.optimiser.zero_grad(set_to_none=True)
+            loss, norm = self._gradient(batch, loops)
+            norms.append(norm)
+            return loss
+
+        loss = self.optimiser.step(closure)  # type: ignore[arg-type]  # a tensor is a float to L-BFGS
+        return loss, norms[0]  # type: ignore[return-value]
+
+    def _capture(self, batch: Batch, loops: int) -> tuple[torch.cuda.CUDAGraph, Batch, Tensor]:
+        copy = {k: v.clone() for k, v in vars(batch.prompt).items() if isinstance(v, Tensor)}
+        prompt = replace(batch.prompt, **copy, check=False)
+        inputs = Batch(prompt, batch.target.clone(), batch.weight.clone(), None)
+        graph = torch.cuda.CUDAGraph()
+        self.optimiser.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph, pool=self.pool, stream=torch.cuda.current_stream()):
+            row = self.update(inputs, loops)
+        self.pool = self.pool or graph.pool()
+        return graph, inputs, row
+
+
+def optimiser(weights: list[nn.Parameter], config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
+    """The optimiser of a config: fused, and on a GPU ready to be captured."""
+    if config.optimiser == "lbfgs":
+        return torch.optim.LBFGS(weights, lr=config.lr, max_iter=4, history_size=600)
+    kind = torch.optim.AdamW if config.optimiser == "adamw" else torch.optim.Adam
+    cuda = device.type == "cuda"
+    lr = torch.tensor(config.lr, device=device) if cuda else config.lr
+    made = kind(weights, lr, config.betas, weight_decay=config.weight_decay, fused=True, capturable=cuda)
+    made._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]  # the first steps run uncaptured
+    return made
+
+
+@contextlib.contextmanager
+def compiled(model: Model, on: bool) -> Iterator[None]:
+    """The model's regions compiled, for a while."""
+    regions = model.regions() if on else []
+    for region in regions:
+        region.compile(dynamic=False)
+    try:
+        if regions:  # one process may train many shapes, and past the limit torch falls back to eager
+            with torch._dynamo.config.patch(recompile_limit=256):
+                yield
+        else:
+            yield
+    finally:
+        for region in regions:
+            region._compiled_call_impl = None
+
+
+@contextlib.contextmanager
+def settings(precision: str, deterministic: bool, device: torch.device) -> Iterator[None]:
+    """The matmul precision, determinism and stream of a run, for a while."""
+    before = torch.get_float32_matmul_precision()
+    strict = torch.are_deterministic_algorithms_enabled()
+    torch.set_float32_matmul_precision("high" if precision in ("tf32", "bf16") else "highest")
+    torch.use_deterministic_algorithms(deterministic or strict)
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    try:
+        if stream is None:
+            yield
+        else:
+            stream.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(stream):
+                yield
+            torch.cuda.current_stream(device).wait_stream(stream)
+    finally:
+        torch.set_float32_matmul_precision(before)
+        torch.use_deterministic_algorithms(strict)
