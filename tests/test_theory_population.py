@@ -1,0 +1,229 @@
+"""Exact losses against each other, against rationals, against literal prompts, and against known values."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algoformer.theory import (
+    matrix_layers,
+    matrix_loops,
+    one_layer,
+    one_layer_optimum,
+    sampled,
+    scalar_gdpp,
+    scalar_layers,
+    scalar_loops,
+    symmetric_loops,
+)
+
+SIGMA = torch.diag(torch.tensor([1, 1, 0.25, 0.0625, 1], dtype=torch.float64))
+EYE = torch.eye(5, dtype=torch.float64)
+
+
+def randn(generator, *shape):
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+def covariance(generator, d):
+    root = randn(generator, d, d)
+    return root @ root.T + 0.3 * torch.eye(d, dtype=torch.float64)
+
+
+def literal(A, n, C, B=None, *, samples, generator):
+    """The squared error of the linear transformer itself on prompts drawn as in the papers, for (A_l, B_l) of (13)."""
+    d = len(C)
+    root = torch.linalg.cholesky(C)
+    x = randn(generator, samples, n + 1, d) @ root.T
+    w = torch.linalg.solve(root.T, randn(generator, samples, d, 1))
+    y = x @ w
+    asked = y[:, n].clone()
+    y[:, n] = 0
+    for i, a in enumerate(A):
+        scores = x[:, :n] @ -a @ x.mT / n  # key token by query token; the query is no key
+        moved = x if B is None or i >= len(B) else x + (scores.mT @ x[:, :n]) @ B[i].T
+        x, y = moved, y + scores.mT @ y[:, :n]
+    return (asked + y[:, n]).square().ravel()
+
+
+def agrees(exact, drawn, errors=4.0):
+    return abs(float(exact) - float(drawn.mean())) < errors * float(drawn.std()) / len(drawn) ** 0.5
+
+
+@pytest.mark.parametrize(("loops", "value"), [(1, 2.361328125), (2, 1.743474), (4, 1.847707), (8, 180.1406517)])
+def test_plain_gradient_descent_on_skewed_data_has_the_known_losses(loops, value):
+    assert float(symmetric_loops(EYE, 20, loops, SIGMA)) == pytest.approx(value, rel=3e-6)
+
+
+def test_best_plain_steps_are_the_known_ones():
+    known = ((2, 0.86462283, 1.6406621358), (4, 0.81515142, 1.2025020191), (8, 0.69294579, 0.8625620560))
+    for loops, a, loss in known:
+        assert float(symmetric_loops(a * EYE, 20, loops, SIGMA)) == pytest.approx(loss, rel=1e-9)
+        for side in (-1, 1):
+            step = torch.tensor(a + side * 1e-8, dtype=torch.float64, requires_grad=True)
+            (slope,) = torch.autograd.grad(symmetric_loops(step * EYE, 20, loops, SIGMA), step)
+            assert side * float(slope) > 0
+
+
+def test_floats_agree_with_rationals(generator):
+    C, G = covariance(generator, 3), randn(generator, 3, 3, 3) * 0.3
+    S = G[0] + G[0].T
+    for n in (1, 2, 20):
+        exact = matrix_layers(G.numpy(), n, C.numpy())
+        assert isinstance(exact, Fraction)
+        assert float(matrix_layers(G, n, C)) == pytest.approx(float(exact), rel=1e-12)
+        assert float(symmetric_loops(S, n, 4, C)) == pytest.approx(
+            float(symmetric_loops(S.numpy(), n, 4, C.numpy())), rel=1e-11
+        )
+        assert float(scalar_layers(G[0, 0], 3, n)) == pytest.approx(
+            float(scalar_layers(G[0, 0].numpy(), 3, n)), rel=1e-13
+        )
+        b = randn(generator, 2)
+        assert float(scalar_gdpp(G[0, 0], b, 3, n)) == pytest.approx(
+            float(scalar_gdpp(G[0, 0].numpy(), b.numpy(), 3, n)), rel=1e-12
+        )
+        row, block = randn(generator, 4), randn(generator, 4, 3)
+        exact_one = one_layer(row.numpy(), block.numpy(), C.numpy(), n)
+        assert float(one_layer(row, block, C, n)) == pytest.approx(float(exact_one), rel=1e-12)
+
+
+@pytest.mark.parametrize("loops", [1, 2, 3, 6])
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_the_plane_agrees_with_rationals_and_with_the_word_table(generator, loops, n):
+    A, C = randn(generator, 2, 2) * 0.5, covariance(generator, 2)
+    value = float(matrix_loops(A, n, loops, C))
+    assert value == pytest.approx(float(matrix_loops(A.numpy(), n, loops, C.numpy())), rel=1e-12)
+    if loops <= 3:
+        assert value == pytest.approx(float(matrix_layers(A.expand(loops, 2, 2), n, C)), rel=1e-12)
+    S = A + A.T
+    assert float(matrix_loops(S, n, loops, C)) == pytest.approx(float(symmetric_loops(S, n, loops, C)), rel=1e-10)
+
+
+def test_the_models_contain_each_other(generator):
+    a = randn(generator, 3).abs()
+    for d, n in ((2, 3), (5, 20)):
+        eye = torch.eye(d, dtype=torch.float64)
+        layers = float(scalar_layers(a, d, n))
+        assert float(matrix_layers(a[:, None, None] * eye, n)) == pytest.approx(layers, rel=1e-12)
+        assert float(scalar_gdpp(a, torch.zeros(3, dtype=torch.float64), d, n)) == pytest.approx(layers, rel=1e-12)
+        assert float(symmetric_loops(a[0] * eye, n, 5)) == pytest.approx(float(scalar_loops(a[0], d, n, 5)), rel=1e-11)
+        assert float(matrix_loops(a[0] * eye, n, 3)) == pytest.approx(float(scalar_loops(a[0], d, n, 3)), rel=1e-12)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 3))
+@settings(max_examples=15, deadline=None)
+def test_the_covariance_disappears_by_whitening(seed, depth):
+    g = torch.Generator().manual_seed(seed)
+    C, A = covariance(g, 3), randn(g, depth, 3, 3) * 0.3
+    values, vectors = torch.linalg.eigh(C)
+    root = vectors * values.sqrt() @ vectors.T
+    assert float(matrix_layers(A, 5, C)) == pytest.approx(float(matrix_layers(root @ A @ root, 5)), rel=1e-10)
+
+
+def test_gradients_are_those_of_finite_differences(generator):
+    C, A = covariance(generator, 2), (randn(generator, 2, 2, 2) * 0.4).requires_grad_()
+    a, b = randn(generator, 3).abs().requires_grad_(), randn(generator, 2).requires_grad_()
+    row, block = randn(generator, 3).requires_grad_(), randn(generator, 3, 2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda A: matrix_layers(A, 4, C), A)
+    assert torch.autograd.gradcheck(lambda A: symmetric_loops(A[0] + A[0].T, 4, 3, C), A)
+    assert torch.autograd.gradcheck(lambda A: matrix_loops(A[0], 4, 5, C), A)
+    assert torch.autograd.gradcheck(lambda a: scalar_layers(a, 3, 4), a)
+    assert torch.autograd.gradcheck(lambda a, b: scalar_gdpp(a, b, 3, 4), (a, b))
+    assert torch.autograd.gradcheck(lambda row, block: one_layer(row, block, C, 4), (row, block))
+
+
+def test_layers_have_the_loss_of_the_transformer_on_literal_prompts(generator):
+    C, A = covariance(generator, 3), randn(generator, 3, 3, 3) * 0.03
+    drawn = literal(A, 6, C, samples=200_000, generator=generator)
+    assert agrees(matrix_layers(A, 6, C), drawn)
+    assert not agrees(1.05 * float(matrix_layers(A, 6, C)), drawn)
+
+
+def test_rao_blackwell_has_the_loss_of_the_transformer_with_moving_covariates(generator):
+    C, A, B = covariance(generator, 3), randn(generator, 2, 3, 3) * 0.1, randn(generator, 1, 3, 3) * 0.3
+    drawn = literal(A, 6, C, B, samples=100_000, generator=generator)
+    mean, error = sampled(A, 6, C, B, samples=100_000, generator=generator)
+    assert abs(float(mean) - float(drawn.mean())) < 4 * (float(error) + float(drawn.std()) / 100_000**0.5)
+    assert float(error) < float(drawn.std()) / 100_000**0.5
+
+
+def test_rao_blackwell_agrees_with_the_exact_loss(generator):
+    a, b = torch.tensor([0.5, 0.9], dtype=torch.float64), torch.tensor([0.4], dtype=torch.float64)
+    inverse = torch.linalg.inv(SIGMA)
+    mean, error = sampled(
+        a[:, None, None] * inverse, 20, SIGMA, b[:, None, None] * EYE, samples=50_000, generator=generator
+    )
+    assert abs(float(mean) - float(scalar_gdpp(a, b, 5, 20))) < 4 * float(error)
+
+
+def test_one_layer_has_the_loss_of_the_attention_on_literal_prompts(generator):
+    C, b, A, n, samples = covariance(generator, 3), randn(generator, 4), randn(generator, 4, 3), 4, 400_000
+    x = randn(generator, samples, n + 1, 3) @ torch.linalg.cholesky(C).T
+    w = randn(generator, samples, 3, 1)
+    z = torch.cat([x, x @ w], 2)[:, :n]
+    error = (((z.mT @ z / n) @ b) @ A * x[:, n]).sum(1) + (x[:, n, None] @ w).ravel()
+    assert agrees(one_layer(b, A, C, n), error.square())
+
+
+def test_ahns_minimiser_has_zero_gradient_and_the_known_loss():
+    cases = [(SIGMA, 20, 0.681756382740799), (SIGMA, 10, 1.10357172249921), (EYE, 20, 15 / 13), (EYE, 3, 10 / 3)]
+    for C, n, value in cases:
+        best = one_layer_optimum(C, n)
+        b = torch.tensor([0.0] * 5 + [1.0], dtype=torch.float64, requires_grad=True)
+        A = torch.cat([-best.A, torch.zeros(1, 5, dtype=torch.float64)]).requires_grad_()
+        loss = one_layer(b, A, C, n)
+        assert best.loss == pytest.approx(value, rel=1e-13)
+        assert float(loss.detach()) == pytest.approx(value, rel=1e-13)
+        assert max(float(g.abs().max()) for g in torch.autograd.grad(loss, (b, A))) < 1e-14
+
+
+def test_fifty_random_layers_are_never_better_than_ahns_minimiser(generator):
+    best = one_layer_optimum(SIGMA, 20).loss
+    for _ in range(50):
+        assert float(one_layer(randn(generator, 6), randn(generator, 6, 5), SIGMA, 20)) > best
+
+
+def test_sums_that_lost_their_digits_are_refused_and_rationals_are_offered():
+    with pytest.raises(ValueError, match=r"float64 keeps \d digits of this loss at n = 1000000: pass Fractions"):
+        matrix_layers(EYE.expand(3, 5, 5), 10**6)
+    with pytest.raises(ValueError, match=r"float64 keeps \d digits"):
+        symmetric_loops(EYE, 10**6, 4)
+    exact = symmetric_loops(np.eye(5, dtype=int), 10**6, 4)
+    assert float(exact) == pytest.approx(
+        float(scalar_loops(torch.tensor(1.0, dtype=torch.float64), 5, 10**6, 4)), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: matrix_layers(EYE[None], 20, torch.diag(torch.tensor([1, 1, 1, 1, -1.0], dtype=torch.float64))),
+            "positive definite",
+        ),
+        (lambda: matrix_layers(EYE[None], 20, EYE.roll(1, 0)), "covariance must be symmetric"),
+        (lambda: matrix_layers([[[1]]], 20, [[0]]), "positive definite"),
+        (lambda: matrix_layers([[[1, 0], [0, 1]]], 20, [[1, 2], [0, 1]]), "covariance must be symmetric"),
+        (lambda: matrix_layers(EYE[None], 20, [[1]]), "in the arithmetic of A"),
+        (lambda: matrix_layers(EYE[None], 0), "n must be at least 1"),
+        (lambda: matrix_layers(EYE.expand(4, 5, 5), 20), "exact up to depth 3; got 4: use `sampled`"),
+        (lambda: matrix_loops(EYE, 20, 4), "exact up to depth 3; got 4: use `sampled`"),
+        (lambda: symmetric_loops(EYE, 20, 9), "exact up to depth 8; got 9: use `sampled`"),
+        (lambda: symmetric_loops(EYE.roll(1, 0), 20, 2), "A must be symmetric"),
+        (lambda: scalar_gdpp([1] * 4, [1] * 4, 2, 2), "exact up to depth 3; got 4"),
+        (lambda: scalar_gdpp([1, 1], [], 2, 2), "b must have 2 entries"),
+        (lambda: one_layer([1, 1], [[1], [1], [1]], [[1]], 2), r"b and A must be \(2,\) and \(2, 1\)"),
+        (lambda: matrix_layers(EYE, 20), "A must have 3 axes"),
+    ],
+)
+def test_bad_input_is_refused_by_name(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_single_precision_is_refused():
+    with pytest.raises(TypeError, match="A must be float64 or rational"):
+        matrix_layers(EYE[None].float(), 20)
