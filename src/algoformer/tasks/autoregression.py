@@ -31,7 +31,7 @@ class Dynamics(NamedTuple):
 class Autoregression(Task[Series]):
     """x_{t+1} = A phi([x_{t+1-q}, .., x_t]) + noise N(0, I), x_1 .. x_q ~ N(0, I), A ~ N(0, scale^2 / d).
 
-    A is drawn for each prompt; phi: R^{qd} -> R^d is one network for all, drawn from `seed`, of mean square 1 on N(0, I).
+    A is drawn for each prompt; phi: R^{qd} -> R^d is one network for all, from `seed`, of mean square 1 on N(0, I).
     With `every` all n + 1 values are asked, of which the first q are nothing but noise: their clean answer is 0.
 
     The paper's A ~ N(0, I) is scale = sqrt(d), and that series explodes. The default keeps 99.9 % of the |x_t| below 10

@@ -130,12 +130,10 @@ class Spectrum(_Rotated):
     eigenvalues: tuple[float, ...] = (1.0, 1.0, 0.25, 0.0625, 1.0)
 
     def __post_init__(self) -> None:
-        if (
-            not self.eigenvalues
-            or not all(0 <= v < float("inf") for v in self.eigenvalues)
-            or not any(self.eigenvalues)
-        ):
-            raise ValueError(f"eigenvalues must be finite, at least 0 and not all 0; got {self.eigenvalues}")
+        for value in self.eigenvalues:
+            real("every eigenvalue", value, least=0)
+        if not any(self.eigenvalues):
+            raise ValueError(f"eigenvalues must not all be 0; got {self.eigenvalues}")
 
     def spectra(self, count: int, d: int, generator: torch.Generator, dtype: torch.dtype) -> Float[Tensor, "b d"]:
         out = torch.empty(count, d, device=generator.device, dtype=dtype)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -42,7 +41,7 @@ class LeakyNetwork:
             raise ValueError(f"weights must be matrices (out, in) that follow each other; got {sizes}")
 
     @classmethod
-    def drawn(cls, sizes: tuple[int, ...], *, seed: int, slope: float = SLOPE) -> Self:
+    def drawn(cls, sizes: tuple[int, ...], *, seed: int, slope: float = SLOPE) -> LeakyNetwork:
         """Gaussian weights, a function of the seed, scaled so that every h_l has mean square 1 when x ~ N(0, I).
 
         The mean square of a layer is measured on 2^14 inputs, which leaves it within about 1 %.
