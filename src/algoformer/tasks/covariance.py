@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -68,6 +68,7 @@ class Given(Covariance):
     """One symmetric positive semidefinite matrix for all prompts; directions below rounding count as flat."""
 
     matrix: Float[Tensor, "d d"]
+    _axes: Ellipsoid = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         m = self.matrix
@@ -99,12 +100,12 @@ class Given(Covariance):
             raise ValueError(f"the given covariance must be (d, d) = ({d}, {d}); got {tuple(self.matrix.shape)}")
 
     def rank(self, d: int) -> int:
-        return int((self._axes.spectrum > 0).sum())  # type: ignore[attr-defined]
+        return int((self._axes.spectrum > 0).sum())
 
 
 @lru_cache(maxsize=32)  # a copy to the GPU waits for the GPU: once is enough
 def _placed(given: Given, dtype: torch.dtype, device: torch.device) -> Ellipsoid:
-    return Ellipsoid(*(v.to(device=device, dtype=dtype) for v in given._axes))  # type: ignore[attr-defined]
+    return Ellipsoid(*(v.to(device=device, dtype=dtype) for v in given._axes))
 
 
 @dataclass(frozen=True, kw_only=True)
