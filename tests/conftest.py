@@ -1,7 +1,5 @@
 """Shapes on public signatures are executed in the tests; every test gets its own seeded generator."""
 
-import os
-
 import jaxtyping
 
 jaxtyping.install_import_hook("algoformer", "executed_shapes.checked")
@@ -9,7 +7,7 @@ jaxtyping.install_import_hook("algoformer", "executed_shapes.checked")
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
+torch.set_num_threads(1)  # the tests run one process a core
 
 
 @pytest.fixture

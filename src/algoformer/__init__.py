@@ -12,6 +12,8 @@ _HOME = {
     "On": "algorithm",
     "Reduction": "algorithm",
     "rollout": "algorithm",
+    "InContextClassifier": "estimators",
+    "InContextRegressor": "estimators",
     "Chains": "prompt",
     "Dense": "prompt",
     "Prompt": "prompt",
@@ -28,6 +30,8 @@ __all__ = [
     "Chains",
     "Dense",
     "Diverged",
+    "InContextClassifier",
+    "InContextRegressor",
     "On",
     "Prompt",
     "Reduction",
@@ -57,5 +61,6 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from algoformer import solvers, tasks, testing
     from algoformer.algorithm import Algorithm, Diverged, On, Reduction, rollout
+    from algoformer.estimators import InContextClassifier, InContextRegressor
     from algoformer.prompt import Chains, Dense, Prompt, Series
     from algoformer.task import Sample, Task, Truth

@@ -1,0 +1,160 @@
+"""In-context solvers as scikit-learn estimators: `fit` remembers the context, `predict` asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.preprocessing import LabelBinarizer, StandardScaler
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from algoformer.algorithm import Algorithm
+from algoformer.checks import real, whole
+from algoformer.prompt import Prompt
+from algoformer.solvers import DampedNewton, Newton
+
+Numbers = NDArray[np.float64]
+
+
+class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Regression by any Algorithm: the training set is its prompt, the rows to predict are its queries.
+
+    Parameters
+    ----------
+    method : Algorithm or None
+        Who answers; None is `Newton` from M₀ = I/λmax with the given ridge.
+    steps : int or None
+        How many steps it takes; None is the method's own number, 50 for Newton.
+    ridge : float
+        Penalty on the squared weights beside the sum of squared errors; used by method None.
+    standardize : bool
+        Bring features and targets to mean 0 and variance 1 first. Without it there is no intercept.
+    """
+
+    def __init__(
+        self,
+        method: Algorithm[Any, Any] | None = None,
+        steps: int | None = None,
+        ridge: float = 1e-3,
+        standardize: bool = True,
+    ) -> None:
+        self.method = method
+        self.steps = steps
+        self.ridge = ridge
+        self.standardize = standardize
+
+    def fit(self, X: Any, y: Any) -> InContextRegressor:
+        """Remember the context."""
+        _check(self)
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        y = np.asarray(y, np.float64)
+        self.flat_ = y.ndim == 1
+        self.features_ = StandardScaler(with_mean=self.standardize, with_std=self.standardize).fit(X)
+        self.targets_ = StandardScaler(with_mean=self.standardize, with_std=self.standardize).fit(_columns(y))
+        self.x_, self.y_ = self.features_.transform(X), self.targets_.transform(_columns(y))
+        return self
+
+    def predict(self, X: Any) -> Numbers:
+        """Ask for the labels of the rows of X."""
+        check_is_fitted(self)
+        queries = self.features_.transform(validate_data(self, X, dtype=np.float64, reset=False))
+        method = self.method or Newton(steps=50, start="I", ridge=self.ridge)
+        answer: Numbers = self.targets_.inverse_transform(_ask(method, self.x_, self.y_, queries, self.steps))
+        return answer[:, 0] if self.flat_ else answer
+
+
+class InContextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Classification by any Algorithm that takes labels -1 and +1 and answers with margins; one against the rest.
+
+    Parameters
+    ----------
+    method : Algorithm or None
+        Who answers; None is `DampedNewton` with backtracking on the logistic loss, with a constant feature of 10 whose
+        weight is the intercept, hardly penalised.
+    steps : int or None
+        How many steps it takes; None is the method's own number, 30 for DampedNewton.
+    ridge : float
+        Penalty on half the squared weights beside the sum of logistic losses, scikit-learn's 1/C; used by method None.
+    standardize : bool
+        Bring features to mean 0 and variance 1 first.
+    """
+
+    def __init__(
+        self,
+        method: Algorithm[Any, Any] | None = None,
+        steps: int | None = None,
+        ridge: float = 1.0,
+        standardize: bool = True,
+    ) -> None:
+        self.method = method
+        self.steps = steps
+        self.ridge = ridge
+        self.standardize = standardize
+
+    def fit(self, X: Any, y: Any) -> InContextClassifier:
+        """Remember the context."""
+        _check(self)
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.labels_ = LabelBinarizer(neg_label=-1, pos_label=1).fit(y)
+        self.classes_ = self.labels_.classes_
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must have at least 2 classes; got 1 class: {self.classes_}")
+        self.features_ = StandardScaler(with_mean=self.standardize, with_std=self.standardize).fit(X)
+        self.x_, self.y_ = self._inputs(X), self.labels_.transform(y).astype(np.float64)
+        return self
+
+    def decision_function(self, X: Any) -> Numbers:
+        """The margin of each class, of the second alone where there are two."""
+        check_is_fitted(self)
+        queries = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
+        method = self.method or DampedNewton(mu=self.ridge / len(self.x_), steps=30, damping="backtracking")
+        margins = _ask(method, self.x_, self.y_, queries, self.steps)
+        return margins[:, 0] if len(self.classes_) == 2 else margins
+
+    def predict_proba(self, X: Any) -> Numbers:
+        """The sigmoid of each margin, normalised to sum to 1 over the classes."""
+        p = torch.sigmoid(torch.from_numpy(self.decision_function(X))).numpy()
+        if p.ndim == 1:
+            return np.stack([1 - p, p], axis=1)
+        shares: Numbers = p / p.sum(axis=1, keepdims=True)
+        return shares
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of the largest margin."""
+        margins = self.decision_function(X)
+        best = (margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)
+        answer: NDArray[Any] = self.classes_[best]
+        return answer
+
+    def _inputs(self, X: Numbers) -> Numbers:
+        x: Numbers = self.features_.transform(X)
+        return np.hstack([x, np.full((len(x), 1), 10.0)]) if self.method is None else x
+
+
+def _check(estimator: InContextRegressor | InContextClassifier) -> None:
+    if estimator.method is not None and not isinstance(estimator.method, Algorithm):
+        raise TypeError(f"method must be an Algorithm or None; got {estimator.method!r}")
+    if estimator.steps is not None:
+        whole("steps", estimator.steps)
+    real("ridge", estimator.ridge, above=0)
+    if not isinstance(estimator.standardize, bool | np.bool_):
+        raise TypeError(f"standardize must be True or False; got {estimator.standardize!r}")
+
+
+def _columns(y: Numbers) -> Numbers:
+    return y[:, None] if y.ndim == 1 else y
+
+
+def _ask(method: Algorithm[Any, Any], x: Numbers, y: Numbers, queries: Numbers, steps: int | None) -> Numbers:
+    """One prompt, in the precision and on the device of the method's weights if it has any."""
+    weight = next(method.parameters(), None) if isinstance(method, torch.nn.Module) else None
+    like = torch.zeros((), dtype=torch.float64) if weight is None else weight.detach()
+    context, labels, asked = (torch.from_numpy(v).to(like)[None] for v in (x, y, queries))
+    with torch.no_grad():
+        answer: Numbers = method.predict(Prompt(context, labels, asked), steps)[0].double().cpu().numpy()
+    return answer

@@ -1,0 +1,165 @@
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_regression
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from algoformer import Algorithm, Diverged, InContextClassifier, InContextRegressor
+from algoformer.solvers import ConjugateGradient, GradientDescent, LeastSquares, LogisticGradientDescent
+
+FOLDS = KFold(5, shuffle=True, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        InContextRegressor(),
+        InContextRegressor(method=LeastSquares()),
+        InContextRegressor(standardize=False),
+        InContextClassifier(),
+        InContextClassifier(method=LogisticGradientDescent(mu=0.01, steps=300)),
+    ],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_estimator_passes_every_check_of_scikit_learn(estimator):
+    results = check_estimator(estimator, on_fail="raise")
+    assert {r["check_name"] for r in results if r["status"] != "passed"} <= {"check_array_api_input"}  # off by default
+
+
+def test_regressor_matches_linear_regression_on_diabetes():
+    X, y = load_diabetes(return_X_y=True)
+    mine = cross_val_score(InContextRegressor(), X, y, cv=FOLDS).mean()
+    theirs = cross_val_score(make_pipeline(StandardScaler(), LinearRegression()), X, y, cv=FOLDS).mean()
+    assert abs(mine - theirs) <= 0.005
+
+
+def test_classifier_matches_logistic_regression_on_breast_cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    mine = cross_val_score(InContextClassifier(ridge=1.0), X, y, cv=FOLDS).mean()
+    theirs = cross_val_score(make_pipeline(StandardScaler(), LogisticRegression(C=1.0)), X, y, cv=FOLDS).mean()
+    assert abs(mine - theirs) <= 0.01
+
+
+def test_regressor_with_ridge_is_ridge():
+    X, y = make_regression(60, 8, n_targets=2, noise=5.0, random_state=0)
+    model = InContextRegressor(ridge=3.0).fit(X, y)
+    scaled = make_pipeline(StandardScaler(), Ridge(alpha=3.0)).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), scaled.predict(X), rtol=1e-9)
+
+
+def test_classifier_is_scikit_learns_optimum_with_a_constant_feature():
+    X, y = load_breast_cancer(return_X_y=True)
+    x = np.hstack([StandardScaler().fit_transform(X), np.full((len(X), 1), 10.0)])
+    theirs = LogisticRegression(C=2.0, fit_intercept=False, tol=1e-12, solver="newton-cholesky").fit(x, y)
+    mine = InContextClassifier(ridge=0.5).fit(X, y)
+    np.testing.assert_allclose(mine.decision_function(X), theirs.decision_function(x), atol=1e-8)
+    np.testing.assert_allclose(mine.predict_proba(X), theirs.predict_proba(x), atol=1e-9)
+
+
+def test_classifier_of_three_classes_takes_each_against_the_rest():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    mine = cross_val_score(InContextClassifier(), X, names, cv=folds).mean()
+    each = OneVsRestClassifier(LogisticRegression(C=1.0))
+    theirs = cross_val_score(make_pipeline(StandardScaler(), each), X, names, cv=folds).mean()
+    assert abs(mine - theirs) <= 0.01
+    model = InContextClassifier().fit(X, names)
+    assert model.decision_function(X).shape == (150, 3)
+    np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
+    assert set(model.predict(X)) == set(names)
+
+
+def test_estimators_take_frames_and_check_their_columns():
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    targets = pd.DataFrame({"a": y, "b": -y})
+    model = InContextRegressor().fit(X, targets)
+    assert list(model.feature_names_in_) == list(X.columns)
+    np.testing.assert_allclose(model.predict(X)[:, 0], -model.predict(X)[:, 1])
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(X[X.columns[::-1]])
+
+
+def test_regressor_works_in_a_pipeline_and_a_grid_search():
+    X, y = make_regression(80, 4, noise=3.0, random_state=1)
+    grid = GridSearchCV(
+        make_pipeline(PolynomialFeatures(2), InContextRegressor()),
+        {
+            "incontextregressor__ridge": [0.1, 10.0],
+            "incontextregressor__method": [None, ConjugateGradient(steps=8), GradientDescent(steps=50)],
+        },
+        cv=3,
+    ).fit(X, y)
+    assert grid.best_score_ > 0.95
+    assert clone(grid.best_estimator_).get_params()
+
+
+def test_steps_are_the_methods_steps():
+    X, y = make_regression(50, 6, random_state=2)
+    one, many = (InContextRegressor(method=GradientDescent(), steps=s).fit(X, y).score(X, y) for s in (1, 400))
+    assert one < many
+    assert many == pytest.approx(1.0)
+    own = InContextRegressor(method=GradientDescent(steps=7)).fit(X, y).predict(X)
+    np.testing.assert_array_equal(own, InContextRegressor(method=GradientDescent(), steps=7).fit(X, y).predict(X))
+
+
+def test_a_module_is_asked_in_its_own_precision():
+    class Scaled(torch.nn.Module, Algorithm):
+        steps = limit = 0
+
+        def __init__(self):
+            super().__init__()
+            self.gain = torch.nn.Parameter(torch.ones(()))
+
+        def init(self, p):
+            assert p.x.dtype == torch.float32
+            return LeastSquares().predict(p)
+
+        def step(self, p, s, t):
+            return s
+
+        def read(self, p, s):
+            return s * self.gain
+
+    X, y = make_regression(50, 3, random_state=3)
+    np.testing.assert_allclose(InContextRegressor(method=Scaled()).fit(X, y).predict(X), y, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (InContextRegressor(method="newton"), "method must be an Algorithm or None; got 'newton'"),
+        (InContextRegressor(steps=-3), "steps must be at least 0; got -3"),
+        (InContextRegressor(ridge=0.0), "ridge must be above 0; got 0"),
+        (InContextClassifier(ridge=-1.0), "ridge must be above 0; got -1"),
+        (InContextRegressor(standardize="yes"), "standardize must be True or False; got 'yes'"),
+    ],
+)
+def test_bad_parameters_are_refused_at_fit(estimator, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        estimator.fit([[0.0], [1.0]], [0, 1])
+
+
+def test_sparse_input_is_refused():
+    with pytest.raises(TypeError, match="Sparse data was passed"):
+        InContextRegressor().fit(scipy.sparse.eye_array(4).tocsr(), [0.0, 1.0, 2.0, 3.0])
+
+
+def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="y must have at least 2 classes; got 1 class: \\[1\\]"):
+        InContextClassifier().fit([[0.0], [1.0]], [1, 1])
+
+
+def test_a_diverging_method_is_an_error_that_names_it():
+    X, y = make_regression(50, 3, random_state=4)
+    with pytest.raises(Diverged, match="GradientDescent is not finite from step"):
+        InContextRegressor(method=GradientDescent(eta=1e6, steps=200)).fit(X, y).predict(X)
