@@ -56,15 +56,19 @@ class Curriculum:
         if zero - self.running > self.config.advance * (zero - oracle):
             self.stage, self.since, self.running = self.stage + 1, step, None
 
-    def bounds(self, size: Size, prompts: int = 256) -> tuple[float, float]:
-        """The losses Z of the zero predictor and O of the oracle (0 where there is none) at a size."""
+    def bounds(self, size: Size, prompts: int = 2048, solved: int = 64) -> tuple[float, float]:
+        """The losses Z of the zero predictor and O of the oracle (0 where there is none) at a size.
+
+        The oracle solves only a few of the prompts; its loss relative to Z varies far less than either.
+        """
         if self._bounds is None or self._bounds[0] != size:
             task = resized(self.task, size)
             sample = task.sample(prompts, seeded(torch.Generator(), self.config.seed, "bounds"), torch.float64)
-            zero = float(sample.target.square().mean())
-            known = task.oracle
-            oracle = 0.0 if known is None else float((known.predict(sample.prompt) - sample.target).square().mean())
-            self._bounds = size, zero, oracle
+            zero, share, few = float(sample.target.square().mean()), 0.0, sample.target[:solved]
+            if task.oracle is not None:
+                error = task.oracle.predict(sample.prompt[:solved]) - few
+                share = float(error.square().mean() / few.square().mean())
+            self._bounds = size, zero, zero * share
         return self._bounds[1:]
 
     def note(self, step: int) -> dict[str, Any] | None:

@@ -1,0 +1,427 @@
+"""The training step side by side: research style, eager, torch.compile and ours; and the quality of trained models.
+
+python benchmarks/train.py bench --out bench.json
+python benchmarks/train.py quality --seeds 0 1 2 --folder runs --out quality.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from algoformer.models import AlgoFormer, AlgoFormerConfig, LoopedConfig, TransformerConfig
+from algoformer.models.blocks import Block, Stack
+from algoformer.tasks import LinearRegression
+from algoformer.training import Ramp, TrainConfig, train
+from algoformer.training.codec import model_of
+from algoformer.training.cost import cost
+from algoformer.training.data import Data, Size
+from algoformer.training.evaluation import evaluate
+from algoformer.training.step import Step, compiled, settings
+
+TASK = LinearRegression(d=20, n=40, dense=True)
+CONFIG = TrainConfig(window=15)
+Save = Callable[[dict[str, Any]], None]
+
+
+class ResearchBlock(nn.Module):
+    """A GPT-2 block as the field's code runs it: explicit scores and mask, a softmax, a GELU of many small pieces."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        self.inner = block
+        self.register_buffer("causal", torch.ones(1024, 1024, dtype=torch.bool).tril(), persistent=False)
+        self.drop = nn.Dropout(0.0)
+
+    def forward(self, x: Tensor, mask: Tensor | None, rows: slice | Tensor = slice(None)) -> Tensor:
+        b, s, e = x.shape
+        block = self.inner
+        heads = block.attention.heads
+        q, k, v = (
+            u.view(b, s, heads, e // heads).transpose(1, 2) for u in block.attention.qkv(block.norm1(x)).split(e, 2)
+        )
+        scores = q @ k.transpose(-1, -2) / math.sqrt(e // heads)
+        scores = torch.where(self.causal[:s, :s], scores, torch.finfo(scores.dtype).min)
+        o = self.drop(F.softmax(scores, -1)) @ v
+        x = x + self.drop(block.attention.out(o.transpose(1, 2).contiguous().view(b, s, e)))
+        u = block.up(block.norm2(x))
+        u = 0.5 * u * (1.0 + torch.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * torch.pow(u, 3.0))))
+        return (x + self.drop(block.down(u)))[:, rows]
+
+
+def research(model: AlgoFormer) -> AlgoFormer:
+    """The same model with the same weights, in research style."""
+    model = copy.deepcopy(model)
+    for part in model.modules():
+        if isinstance(part, Stack):
+            part.blocks = nn.ModuleList(ResearchBlock(block) for block in part.blocks)
+    return model.to(next(model.parameters()).device)
+
+
+def made(config: Any, device: torch.device, seed: int = 0) -> Any:
+    return model_of(config, torch.Generator().manual_seed(seed)).to(device).train()
+
+
+def timed(step: Callable[[int], object], device: torch.device, repeats: int, steps: int, warm: int) -> dict[str, float]:
+    """Milliseconds a step: the median of `repeats` means over `steps` steps, after `warm`."""
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    begin = time.perf_counter()
+    step(0)
+    wait()
+    first = time.perf_counter() - begin
+    for i in range(1, warm):
+        step(i)
+    wait()
+    means = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        for i in range(steps):
+            step(i)
+        wait()
+        means.append(1000 * (time.perf_counter() - begin) / steps)
+    return {"ms": statistics.median(means), "worst": max(means), "best": min(means), "first_call_s": first}
+
+
+def ours(
+    model_config: Any,
+    config: TrainConfig,
+    device: torch.device,
+    repeats: int,
+    steps: int,
+    *,
+    whole: bool = False,
+    profile: bool = False,
+) -> dict[str, Any]:
+    """Our step, data included; `whole` compiles the loss as one piece instead of the model's regions."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    model = made(model_config, device)
+    step = Step(model, TASK, config, device)
+    data = Data(TASK, config, device, torch.float32, padded=step.graphs)
+    size = Size(None, None, model.steps)
+    if whole:
+        step.loss = torch.compile(step.loss, dynamic=False)  # type: ignore[method-assign]
+    with settings(step.precision, False, device), compiled(model, step.fast and not whole):
+        out: dict[str, Any] = timed(lambda i: step(i, data.batch(i, size), size.loops), device, repeats, steps, warm=10)
+        if profile:
+            out["kernels"] = kernels(lambda i: step(i, data.batch(i, size), size.loops))
+    if device.type == "cuda":
+        out["memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
+    return out
+
+
+def kernels(step: Callable[[int], object], steps: int = 5) -> list[list[Any]]:
+    """Where the time of a step goes: name, microseconds a step, launches a step, the largest first."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as recorded:
+        for i in range(steps):
+            step(i)
+        torch.cuda.synchronize()
+    rows = [[e.key[:120], e.self_device_time_total / steps, e.count / steps] for e in recorded.key_averages()]
+    return sorted(rows, key=lambda row: -row[1])[:40]
+
+
+def researched(config: TrainConfig, device: torch.device, repeats: int, steps: int) -> dict[str, float]:
+    """(a): TF32, unfused Adam, and the loss on the host at every step."""
+    model = research(made(AlgoFormerConfig(), device))
+    config = replace(config, precision="tf32", fast=False)
+    step = Step(model, TASK, config, device)
+    data = Data(TASK, config, device, torch.float32)
+    adam = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=False, fused=False)
+    size = Size(None, None, model.steps)
+
+    def one(i: int) -> float:
+        adam.zero_grad()
+        loss = step.loss(data.batch(i, size), size.loops)
+        loss.backward()
+        adam.step()
+        return loss.item()
+
+    with settings("tf32", False, device):
+        return timed(one, device, repeats, steps, warm=5)
+
+
+def whole_compiled(config: TrainConfig, device: torch.device, repeats: int, steps: int) -> dict[str, float]:
+    """(c): torch.compile of the eager loss, fused AdamW, no waiting."""
+    torch.compiler.reset()
+    model = made(AlgoFormerConfig(), device)
+    step = Step(model, TASK, replace(config, fast=False), device)
+    data = Data(TASK, config, device, torch.float32)
+    size = Size(None, None, model.steps)
+    step.loss = torch.compile(step.loss, dynamic=False)  # type: ignore[method-assign]
+    with settings(step.precision, False, device):
+        out = timed(lambda i: step(i, data.batch(i, size), size.loops), device, repeats, steps, warm=5)
+    torch.compiler.reset()
+    return out
+
+
+def equality(config: TrainConfig, device: torch.device) -> dict[str, float]:
+    """Loss and gradients of the captured graph against the plain path, at the same weights and batch."""
+    torch.compiler.reset()
+    model = made(AlgoFormerConfig(), device)
+    step = Step(model, TASK, config, device)
+    data = Data(TASK, config, device, torch.float32, padded=step.graphs)
+    size = Size(None, None, model.steps)
+    with settings(step.precision, False, device):
+        with compiled(model, step.fast):
+            for i in range(8):
+                step(i, data.batch(i, size), size.loops)
+            before = {k: v.clone() for k, v in model.state_dict().items()}
+            row = step(8, data.batch(8, size), size.loops).clone()
+            fast = [v.grad.clone() for v in step.weights]
+        plain = made(AlgoFormerConfig(), device)
+        plain.load_state_dict(before)
+        other = Step(plain, TASK, replace(config, fast=False), device)
+        wanted = other.update(data.batch(8, size), size.loops)
+        slow = [v.grad.clone() for v in other.weights]
+        # How far rounding alone moves the plain path: the same step with the prompts in another order.
+        third = made(AlgoFormerConfig(), device)
+        third.load_state_dict(before)
+        again = Step(third, TASK, replace(config, fast=False), device)
+        batch = data.batch(8, size)
+        order = torch.arange(config.batch - 1, -1, -1, device=device)
+        again.update(batch._replace(prompt=batch.prompt[order], target=batch.target[order]), size.loops)
+        moved = [v.grad.clone() for v in again.weights]
+    total = torch.stack([g.norm() for g in slow]).norm()
+    return {
+        "captured": float(len(step.captured)),
+        "loss": float((row[0] - wanted[0]).abs() / wanted[0]),
+        "gradient": float(torch.stack([(f - s).norm() for f, s in zip(fast, slow, strict=True)]).norm() / total),
+        "worst_weight": max(float((f - s).norm() / s.norm()) for f, s in zip(fast, slow, strict=True)),
+        "rounding_gradient": float(
+            torch.stack([(f - s).norm() for f, s in zip(moved, slow, strict=True)]).norm() / total
+        ),
+    }
+
+
+def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """The floating-point operations a second of one large matrix product."""
+    size = 8192 if device.type == "cuda" else 512
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    out = timed(lambda _: a @ b, device, repeats=3, steps=20, warm=5)
+    return 2 * size**3 / (out["best"] / 1000)
+
+
+def first_step(device: torch.device) -> dict[str, float]:
+    """Seconds from the start of a fresh process with empty caches to its first step, and to its first replay."""
+    code = (
+        "import time, sys; sys.path.insert(0, 'benchmarks'); import train as b, torch;"
+        f"m = b.made(b.AlgoFormerConfig(), torch.device('{device}')); import dataclasses;"
+        "r = b.train(m, b.TASK, dataclasses.replace(b.CONFIG, steps=24000), until=1); print(time.time());"
+        "r = b.train(m, b.TASK, dataclasses.replace(b.CONFIG, steps=24000), until=5); torch.cuda.is_available() and "
+        "torch.cuda.synchronize(); print(time.time())"
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
+        begin = time.time()
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        return {"error": done.stderr[-2000:]}  # type: ignore[dict-item]
+    stamps = [float(v) for v in done.stdout.split()]
+    return {"first_step_s": stamps[0] - begin, "first_replay_s": stamps[1] - begin}
+
+
+def run(
+    device: str | None = None,
+    *,
+    repeats: int = 5,
+    steps: int = 200,
+    budget: float = 500.0,
+    save: Save | None = None,
+    config: TrainConfig = CONFIG,
+) -> dict[str, Any]:
+    """Every number of `algoformer bench train`; a part that would begin after the budget is left out by name."""
+    begin = time.perf_counter()
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    cuda = where.type == "cuda"
+    if not cuda:
+        repeats, steps, config = min(repeats, 3), min(steps, 3), replace(config, batch=8)
+    name = torch.cuda.get_device_name(where) if cuda else f"CPU, {torch.get_num_threads()} threads"
+    out: dict[str, Any] = {"device": name, "torch": torch.__version__, "config": asdict(config), "left_out": []}
+    dtype = torch.bfloat16 if cuda else torch.float32
+    eager = replace(config, fast=False)
+    default = AlgoFormerConfig()
+
+    def few(n: int) -> int:
+        return max(n // 4, 1)
+
+    parts: list[tuple[str, Callable[[], Any]]] = [
+        ("matmul_flops", lambda: matmul_rate(where, dtype)),
+        ("cost", lambda: cost(default, TASK, config)),
+        ("d_ours", lambda: ours(default, config, where, repeats, steps)),
+        ("b_eager", lambda: ours(default, eager, where, repeats, few(steps))),
+        ("a_research", lambda: researched(config, where, repeats, few(steps))),
+    ]
+    if cuda:
+        parts += [
+            ("equality_bf16", lambda: equality(config, where)),
+            ("equality_fp32", lambda: equality(replace(config, precision="fp32"), where)),
+            ("first_step", lambda: first_step(where)),
+            ("memory_T200", lambda: ours(AlgoFormerConfig(loops=200), config, where, 1, 10)),
+            ("c_compile", lambda: whole_compiled(config, where, repeats, steps)),
+            ("profile", lambda: ours(default, config, where, 1, 20, profile=True)),
+            ("whole_compile_graph", lambda: ours(default, config, where, 3, few(steps), whole=True)),
+            ("standard_12_layers", lambda: ours(TransformerConfig(), replace(config, window=None), where, 3, steps)),
+            ("looped", lambda: ours(LoopedConfig(), config, where, 3, steps)),
+            ("ours_tf32", lambda: ours(default, replace(config, precision="tf32"), where, 3, few(steps))),
+            ("ours_batch_256", lambda: ours(default, replace(config, batch=256), where, 3, few(steps))),
+        ]
+    for part, measure in parts:
+        if time.perf_counter() - begin > budget:
+            out["left_out"].append(part)
+            continue
+        start = time.perf_counter()
+        try:
+            out[part] = measure()
+        except Exception as error:  # one part that fails must not take the others with it
+            out[part] = {"error": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-1500:]}
+        out.setdefault("seconds", {})[part] = time.perf_counter() - start
+        out["summary"] = summary(out)
+        if save is not None:
+            save(out)
+    return out
+
+
+def summary(out: dict[str, Any]) -> dict[str, float]:
+    """Ratios and the achieved fraction of the matrix products' floor."""
+    times = {key: value["ms"] for key, value in out.items() if isinstance(value, dict) and "ms" in value}
+    facts = {f"{key}_ms": value for key, value in times.items()}
+    if "d_ours" in times:
+        for key in ("a_research", "b_eager", "c_compile"):
+            if key in times:
+                facts[f"{key}_over_ours"] = times[key] / times["d_ours"]
+        if "cost" in out and "flops" in out["cost"]:
+            facts["floor_ms"] = 1000 * out["cost"]["flops"] / out["matmul_flops"]
+            facts["fraction_of_floor"] = facts["floor_ms"] / times["d_ours"]
+    return facts
+
+
+def quality(
+    seeds: list[int],
+    folder: Path,
+    out: Path,
+    *,
+    steps: int,
+    budget: float,
+    until: int | None = None,
+    device: str = "cuda",
+    stop_at_full: bool = False,
+    lr: float = 3e-4,
+) -> dict[str, Any]:
+    """Train the default AlgoFormer on linear regression with each seed and evaluate it; goes on where it stopped.
+
+    `stop_at_full` ends a seed when its curriculum is through: enough to see whether it sticks.
+    """
+    begin = time.perf_counter()
+    where = torch.device(device)
+    out.mkdir(parents=True, exist_ok=True)
+    report: dict[str, Any] = {"device": torch.cuda.get_device_name() if where.type == "cuda" else "cpu", "seeds": {}}
+
+    def save() -> None:
+        (out / "quality.json").write_text(json.dumps(report, indent=1))
+
+    for seed in seeds:
+        entry = report["seeds"].setdefault(str(seed), {"curve": []})
+        model = made(AlgoFormerConfig(), where, seed)
+        config = replace(CONFIG, steps=steps, seed=seed, lr=lr, dims=Ramp(start=5, stop=20), checkpoint_every=2000)
+        last = [time.perf_counter()]
+
+        class Full(Exception):
+            pass
+
+        def progress(p: Any, entry: Any = entry, last: list[float] = last) -> None:
+            if p.step % 500 == 0:
+                entry["curve"].append([p.step, p.loss, p.size.dims, round(p.rate, 1)])
+            if time.perf_counter() - last[0] > 60:
+                last[0] = time.perf_counter()
+                save()
+            if stop_at_full and p.size.dims == 20:
+                raise Full(p.step)
+            if time.perf_counter() - begin > budget:
+                raise TimeoutError(p.step)
+
+        try:
+            result = train(model, TASK, config, folder / f"seed-{seed}", until=until, progress=progress)
+            entry["result"] = asdict(result)
+        except Full as full:
+            entry["full_at"] = full.args[0]
+        except TimeoutError as late:
+            entry["out_of_time_at"] = late.args[0]
+            save()
+            break
+        except Exception as error:
+            entry["error"] = f"{type(error).__name__}: {error}"
+            save()
+            continue
+        if entry.get("result", {}).get("step") == steps:
+            torch.set_float32_matmul_precision("highest")
+            e = evaluate(model, TASK, prompts=6400, steps=[5, 10, 15, 20, 30, 60], device=where)
+            entry["error_at_40_by_loops"] = {t: e.mean[i][-1] / TASK.d for i, t in enumerate(e.steps)}
+            entry["error_by_examples_20_loops"] = [v / TASK.d for v in e.mean[e.steps.index(20)]]
+            entry["standard_error_at_40"] = e.deviation[e.steps.index(20)][-1] / TASK.d
+            model.save_pretrained(folder / f"model-{seed}")
+            (out / f"model-{seed}.safetensors").write_bytes((folder / f"model-{seed}/model.safetensors").read_bytes())
+        save()
+    report["seconds"] = time.perf_counter() - begin
+    save()
+    return report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["bench", "quality"])
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--budget", type=float, default=480.0)
+    parser.add_argument("--steps", type=int, default=None)
+    parser.add_argument("--until", type=int, default=None)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--folder", type=Path, default=Path("runs"))
+    parser.add_argument("--lr", type=float, default=3e-4)
+    parser.add_argument("--stop-at-full", action="store_true")
+    a = parser.parse_args()
+    if a.what == "bench":
+
+        def save(out: dict[str, Any]) -> None:
+            if a.out is not None:
+                a.out.write_text(json.dumps(out, indent=1))
+
+        print(json.dumps(run(a.device, steps=a.steps or 200, budget=a.budget, save=save)["summary"], indent=1))
+    else:
+        report = quality(
+            a.seeds,
+            a.folder,
+            a.out or a.folder,
+            steps=a.steps or 24_000,
+            budget=a.budget,
+            until=a.until,
+            device=a.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+            stop_at_full=a.stop_at_full,
+            lr=a.lr,
+        )
+        print(json.dumps(report["seeds"])[-3000:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""How good a model is on fixed fresh prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from algoformer.algorithm import Algorithm
+from algoformer.checks import whole
+from algoformer.task import Task
+from algoformer.training.data import seeded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Squared errors by step and asked position: mean, median over prompts and standard error of the mean.
+
+    `zero` is the mean squared error of the zero predictor over all positions; dividing by it makes errors relative.
+    """
+
+    variant: str
+    prompts: int
+    steps: list[int]
+    mean: list[list[float]]
+    median: list[list[float]]
+    deviation: list[list[float]]
+    zero: float
+
+    @property
+    def last(self) -> float:
+        """The relative mean error at the last asked position after the last step."""
+        return self.mean[-1][-1] / self.zero
+
+
+@torch.no_grad()
+def evaluate(
+    model: Algorithm[Any, Any],
+    task: Task[Any],
+    *,
+    prompts: int = 6400,
+    steps: Sequence[int] | None = None,
+    seed: int = 0,
+    batch: int = 640,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Evaluation:
+    """The errors of a model (or of any other algorithm) after each of `steps` (None: its own number), in full precision.
+
+    The prompts are a function of task, seed and device, and come from another stream than those of training.
+    """
+    whole("prompts", prompts, 1)
+    generator = torch.Generator(device)
+    errors, squares = [], []
+    wanted: list[int] = []
+    for i, start in enumerate(range(0, prompts, batch)):
+        sample = task.sample(min(batch, prompts - start), seeded(generator, seed, "evaluation", i), dtype)
+        q = model.prepare(sample.prompt)
+        wanted = sorted(set(steps)) if steps is not None else [model.horizon(q)]
+        read = [
+            model.read(q, s).reshape(sample.prompt.asked)
+            for t, s in enumerate(model.states(q, wanted[-1]))
+            if t in wanted
+        ]
+        errors.append((torch.stack(read) - sample.target).square().mean(-1).double().cpu())
+        squares.append(sample.target.square().mean((1, 2)).double().cpu())
+    e = torch.cat(errors, 1)
+    spread = e.std(1) if prompts > 1 else torch.zeros_like(e[:, 0])
+    return Evaluation(
+        variant=getattr(model, "variant", type(model).__name__),
+        prompts=prompts,
+        steps=wanted,
+        mean=e.mean(1).tolist(),
+        median=e.median(1).values.tolist(),
+        deviation=(spread / prompts**0.5).tolist(),
+        zero=float(torch.cat(squares).mean()),
+    )
