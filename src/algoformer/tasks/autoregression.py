@@ -71,9 +71,10 @@ class Autoregression(Task[Series]):
         A = self.scale * d**-0.5 * torch.randn(batch, d, d, generator=generator, device=device, dtype=dtype)
         x = torch.randn(batch, self.n + 1, d, generator=generator, device=device, dtype=dtype)
         clean = torch.zeros_like(x)
+        x[:, self.q :] *= self.noise
         for t in range(self.q, self.n + 1):
-            clean[:, t] = (self.phi(x[:, t - self.q : t].flatten(1))[:, None] @ A.mT)[:, 0]
-            x[:, t] = clean[:, t] + self.noise * x[:, t]
+            clean[:, t] = (A @ self.phi(x[:, t - self.q : t].flatten(1))[:, :, None])[:, :, 0]
+            x[:, t] += clean[:, t]
         if self.every:
             return Sample(Series(x, every=True, check=False), x, Truth(clean, Dynamics(A)))
         return Sample(Series(x[:, :-1], check=False), x[:, -1:], Truth(clean[:, -1:], Dynamics(A)))

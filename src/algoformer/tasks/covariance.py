@@ -212,8 +212,16 @@ class Subspace(_Rotated):
 
 
 def rotations(count: int, d: int, generator: torch.Generator, dtype: torch.dtype) -> Float[Tensor, "b d d"]:
-    """Orthogonal matrices, uniform (Haar): QR of a Gaussian matrix with the signs of R made positive."""
-    g = torch.randn(count, d, d, generator=generator, device=generator.device, dtype=dtype)
-    q, r = torch.linalg.qr(g)
-    out: Tensor = q.where(r.diagonal(dim1=-2, dim2=-1)[:, None] >= 0, -q)
+    """Orthogonal matrices, uniform (Haar): the Q of a Gaussian matrix, from the reflections that its QR would take.
+
+    Each reflection is that of a fresh Gaussian vector in one dimension less (Stewart 1980). Their product is
+    I - U T U' with T^-1 = triu(U'U, 1) + I/2, which a GPU takes for the whole batch at once, and QR matrix by matrix.
+    """
+    g = torch.randn(count, d, d, generator=generator, device=generator.device, dtype=dtype).tril()
+    sign = torch.where(g.diagonal(dim1=1, dim2=2) < 0, -1.0, 1.0).to(dtype)
+    u = g + torch.diag_embed(sign * g.norm(dim=1))
+    u = u / u.norm(dim=1, keepdim=True)
+    eye = torch.eye(d, device=generator.device, dtype=dtype)
+    reflected = torch.linalg.solve_triangular((u.mT @ u).triu(1) + eye / 2, u.mT, upper=True)
+    out: Tensor = (u @ reflected - eye) * sign[:, None]
     return out

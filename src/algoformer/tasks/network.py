@@ -17,7 +17,7 @@ SLOPE = 0.01  # assumed: no paper states it
 
 def leaky(z: Float[Tensor, "*shape"], slope: float) -> Float[Tensor, "*shape"]:
     """The leaky ReLU: z where z >= 0, slope z elsewhere."""
-    return torch.where(z < 0, slope * z, z)
+    return torch.nn.functional.leaky_relu(z, slope)
 
 
 def unleaky(s: Float[Tensor, "*shape"], slope: float) -> Float[Tensor, "*shape"]:
