@@ -1,0 +1,220 @@
+"""The meaning of a program, executed directly; also what every way of running one has in common."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from algoformer.algorithm import Algorithm
+from algoformer.checks import one_of
+from algoformer.constructions.encoder import Layout
+from algoformer.constructions.instructions import Copy, Equal, Instruction, Leaky, Linear, Mac, Table, groups
+from algoformer.constructions.program import Layer, Program
+from algoformer.prompt import Chains, Dense, Prompt, Series
+
+Outside = Literal["raise", "warn", "ignore"]
+
+
+class State(NamedTuple):
+    """The residual stream, and which token is what."""
+
+    stream: Float[Tensor, "b s e"]
+    layout: Layout
+
+
+class OutOfRange(UserWarning):
+    """A prompt is outside the range that the weights were made for."""
+
+
+class Machine(Algorithm[Any, State]):
+    """Runs a program: encode and pre, passes of the loop, post and read. How a layer is run is left open."""
+
+    program: Program
+
+    @property
+    def kinds(self) -> tuple[type, ...]:  # type: ignore[override]
+        return (self.program.kind,)
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]
+        return self.program.steps
+
+    @property
+    def limit(self) -> int | None:  # type: ignore[override]
+        return None if self.program.passes is None else len(self.program.passes)
+
+    @abstractmethod
+    def run(self, section: str, state: State) -> State:
+        """The state after the layers of a section: "pre", "post", or the number of a step."""
+
+    def init(self, p: Any) -> State:
+        z, layout = self.program.encoder.encode(self.program.stream, fold(self.program, p))
+        return self.run("pre", State(z, layout))
+
+    def step(self, p: Any, s: State, t: int) -> State:
+        return self.run(str(t if self.program.passes is not None else 0), s)
+
+    def read(self, p: Any, s: State) -> Float[Tensor, "b o k"]:
+        z, layout = self.run("post", s)
+        at = self.program.encoder.tokens(layout, groups(self.program.at)).nonzero()[:, 0]
+        out = self.program.stream.of(self.program.read, z[:, at[:1] if self.program.first else at])
+        b, o, k = p.asked
+        folds = _folds(self.program, p)
+        out = out.reshape(b, folds[0], folds[1], out.shape[1], out.shape[2])
+        return out.transpose(2, 3).reshape(b, o, k)
+
+
+class Interpreter(Machine):
+    """Executes a program as it is written, tabulated functions exactly, in the dtype of the prompt."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def run(self, section: str, state: State) -> State:
+        z, layout = state
+        for layer in _section(self.program, section):
+            z = execute(self.program, layer, z, layout)
+        return State(z, layout)
+
+
+def execute(program: Program, layer: Layer, z: Float[Tensor, "b s e"], layout: Layout) -> Float[Tensor, "b s e"]:
+    """The stream after one layer."""
+    for half in (True, False):
+        now = z.clone()
+        for i in layer:
+            if i.attends == half:
+                now[..., program.stream.rows[i.target]] += _change(program, i, z, layout)
+        z = now
+    return z
+
+
+def attended(program: Program, i: Mac | Copy, z: Float[Tensor, "b s e"], layout: Layout) -> Bool[Tensor, "b s s2"]:
+    """Which keys each query attends to: [batch, query, key]."""
+    encoder, of = program.encoder, program.stream.of
+    keys = encoder.tokens(layout, groups(i.keys)) & layout.seen
+    queries = encoder.tokens(layout, encoder.names if i.queries is None else groups(i.queries)).expand(keys.shape)
+    if i.block is not None:
+        queries = queries & (of(i.block, z)[..., 0] <= 0)
+    if isinstance(i, Mac) and i.mask is not None:
+        keys = keys & (of(i.mask, z)[..., 0] <= 0)
+    pairs = queries[:, :, None] & keys[:, None]
+    codes = (i.key, i.query) if isinstance(i, Copy) else i.match
+    if codes is not None:
+        pairs = pairs & (of(codes[1], z) @ of(codes[0], z).mT == 0)
+    return pairs.tril() if program.causal else pairs
+
+
+def fold(program: Program, p: Any) -> Any:
+    """The prompt with as many queries and labels as the program answers at once, the others in the batch."""
+    if isinstance(p, Series) and p.every:
+        raise ValueError(f"{program.name} answers a Series that asks its next value; this one asks every value")
+    if isinstance(p, Chains) and p.partial is None:
+        raise ValueError(f"{program.name} answers a Chains with a partial chain; this one has none")
+    if isinstance(p, Series | Chains):
+        return p
+    queries, labels = _folds(program, p)
+    if queries == labels == 1:
+        return p
+
+    def spread(v: Tensor) -> Tensor:
+        return v[:, None, None].expand(len(v), queries, labels, *v.shape[1:])
+
+    y = p.y.unflatten(2, (labels, -1)).movedim(2, 1)[:, None]  # [b 1 labels n k]
+    y = y.expand(-1, queries, -1, -1, -1).flatten(0, 2)
+    if isinstance(p, Dense):
+        return Dense(spread(p.x).flatten(0, 2), y, check=False)
+    asked = p.queries.unflatten(1, (queries, -1)) if queries else p.queries[:, None][:, :0]
+    asked = asked[:, :, None].expand(-1, -1, labels, -1, -1).flatten(0, 2)
+    return Prompt(spread(p.x).flatten(0, 2), y, asked, spread(p.seen).flatten(0, 2), check=False)
+
+
+def _folds(program: Program, p: Any) -> tuple[int, int]:
+    """Into how many parts the queries and the labels of a prompt are folded."""
+    if isinstance(p, Series | Chains):
+        return 1, 1
+    k = p.y.shape[2]
+    if program.labels not in (1, k):
+        raise ValueError(f"{program.name} answers {program.labels} labels at once; got {k}")
+    if program.answers not in (None, 1):
+        raise ValueError(f"a program answers one query at once or any number; got {program.answers}")
+    one = program.answers == 1 and isinstance(p, Prompt)
+    return (p.queries.shape[1] if one else 1), (k if program.labels == 1 else 1)
+
+
+def _section(program: Program, section: str) -> tuple[Layer, ...]:
+    if section in ("pre", "post"):
+        return getattr(program, section)  # type: ignore[no-any-return]
+    return program.bodies[int(section)]
+
+
+def _change(program: Program, i: Instruction, z: Tensor, layout: Layout) -> Tensor:
+    """What an instruction adds to its register."""
+    of = program.stream.of
+    if isinstance(i, Mac | Copy):
+        pairs = attended(program, i, z, layout)
+        value = i.scale * of(i.value, z)
+        if isinstance(i, Copy):
+            return pairs.to(z) @ value
+        scores = (of(i.query, z) @ of(i.key, z).mT).where(pairs, 0.0)
+        if i.mean:
+            seen = pairs.sum(2, keepdim=True).to(z) if program.causal else layout.count[:, None, None]
+            scores = scores / seen.clamp(min=1)
+        return scores @ value
+    if isinstance(i, Linear):
+        new = of(i.value, z)
+    elif isinstance(i, Leaky):
+        v = of(i.value, z)
+        new = torch.where(v < 0, i.factor * v, v)
+    elif isinstance(i, Table):
+        new = i.scale * i.function(of(i.value, z))
+    elif isinstance(i, Equal):
+        new = i.scale * (of(i.left, z) * of(i.right, z)).sum(2, keepdim=True)
+    else:
+        raise TypeError(f"an instruction must be one of the instruction set; got {type(i).__name__}")
+    change = new if i.add else new - of(i.into, z)
+    return change if i.block is None else change.where(of(i.block, z) <= 0, 0.0)
+
+
+def in_range(program: Program, section: str, state: State, outside: Outside) -> None:
+    """Hold a state to the range the program declares: bounds and spectrum after pre, scores of the given section."""
+    one_of("outside", outside, ("raise", "warn", "ignore"))
+    if outside == "ignore" or not state.stream.shape[0]:
+        return
+    for found, what, bound in _limits(program, section, state.stream.detach(), state.layout):
+        if not bool((found <= bound * (1 + 64 * torch.finfo(found.dtype).eps)).all()):
+            text = f"{program.name} was declared for {what} up to {bound:.4g}; got {float(found.max()):.4g}"
+            if outside == "raise":
+                raise ValueError(text)
+            warnings.warn(text, OutOfRange, stacklevel=4)
+
+
+def _limits(program: Program, section: str, z: Tensor, layout: Layout) -> list[tuple[Tensor, str, float]]:
+    """What is bounded, by how much, and the value found in each prompt."""
+    limits: list[tuple[Tensor, str, float]] = []
+    if section == "pre":
+        if program.examples is not None:
+            limits.append((layout.count, "examples", program.examples))
+        for name, bound in program.bounds.items():
+            size = z[..., program.stream.rows[name]].norm(dim=-1)
+            limits.append((size.amax(1), f"|{name}|", bound))
+        if (gram := program.gram) is not None and (gram.least > 0 or gram.most < torch.inf):
+            v = z[..., program.stream.rows[gram.register]] * program.encoder.tokens(layout, groups(gram.groups))[:, None]
+            values = torch.linalg.eigvalsh(v.mT @ v) / (layout.count.clamp(min=1)[:, None] if gram.mean else 1)
+            limits.append((values.amax(1), f"eigenvalues of {gram.register}'{gram.register}", gram.most))
+            some = values > 1e3 * torch.finfo(z.dtype).eps * values.amax(1, keepdim=True)
+            if gram.least > 0:
+                inverse = values.where(some, torch.inf).amin(1).reciprocal()
+                limits.append((inverse, f"1 / eigenvalues of {gram.register}'{gram.register}", 1 / gram.least))
+    loops = [layer for body in program.bodies for layer in body]
+    layers = [*loops, *(program.post if section == "post" else ())]
+    for i in (i for layer in layers for i in layer):  # type: ignore[attr-defined]
+        if isinstance(i, Mac) and i.score is not None:
+            scores = program.stream.of(i.query, z) @ program.stream.of(i.key, z).mT
+            size = scores.abs().where(attended(program, i, z, layout), 0.0).amax((1, 2))
+            limits.append((size, f"<{i.key}, {i.query}>", i.score))
+    return limits

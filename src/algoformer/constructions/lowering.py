@@ -1,0 +1,476 @@
+"""Programs as the weights of a transformer, with linear, ReLU or softmax attention.
+
+A layer is X + sum_h W_V X a(X' W_K' W_Q X) and then X + W_2 relu(W_1 X + b_1) + b_2 (AlgoFormer eq. 1 with a = softmax;
+a(s) = relu(s) as in Bai et al. 2023; a(s) = s as in Ahn et al. 2023, eq. 3-4, with their mask on keys and their 1/n, or
+without both as in Giannou et al. 2024, eq. 3.1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from algoformer.checks import one_of
+from algoformer.constructions.budget import Scales, scales
+from algoformer.constructions.encoder import Layout, LogCount
+from algoformer.constructions.instructions import Copy, Equal, Instruction, Leaky, Linear, Mac, Table, groups
+from algoformer.constructions.interpreter import Machine, Outside, State, in_range
+from algoformer.constructions.program import Place, Program, Support, nonzero
+from algoformer.constructions.stream import Form
+from algoformer.constructions.tables import hinges
+
+Attention = Literal["linear", "relu", "softmax"]
+
+# A score that no score reaches: masks are this times an indicator that is exactly 0 where nothing is masked, so that
+# its size costs no precision. A power of two, so that sums of it are exact.
+_FAR = 2.0**60
+_SINK = {torch.float64: 2000.0, torch.float32: 200.0}  # e^-x is 0 in the dtype
+
+
+class Unsupported(ValueError):
+    """A program that an attention cannot run: every instruction and why."""
+
+
+def compile(
+    program: Program,
+    attention: Attention = "linear",
+    *,
+    dtype: torch.dtype = torch.float64,
+    heads: Literal[2, 4] = 2,
+    masked: bool = True,
+    outside: Outside = "raise",
+) -> Compiled:
+    """The transformer that runs a program.
+
+    `heads` is what a multiply-accumulate takes in softmax attention; `masked=False` asks for linear attention without a
+    mask on keys and without 1/n. A prompt `outside` the declared range raises, warns, or is ignored.
+    """
+    one_of("attention", attention, get_args(Attention))
+    one_of("heads", heads, (2, 4))
+    one_of("outside", outside, get_args(Outside))
+    if dtype not in _SINK:
+        raise ValueError(f"dtype must be torch.float64 or torch.float32; got {dtype}")
+    lowering = _Lowering(program, attention, dtype, heads, masked)
+    problems: list[str] = []
+    sections: dict[str, list[Block]] = {}
+    for place in program.places():
+        try:
+            block = lowering.block(place)
+        except Unsupported as problem:
+            problems.append(f"{place.section}: {problem}")
+            continue
+        sections.setdefault(place.section, []).append(block)
+    if problems:
+        kind = attention if masked or attention != "linear" else "bare linear"
+        raise Unsupported(f"{program.name} does not lower to {kind} attention:\n  " + "\n  ".join(problems))
+    return Compiled(program, attention, sections, dtype=dtype, heads=heads, masked=masked, outside=outside)
+
+
+class Block(nn.Module):
+    """One transformer layer: attention, residual, ReLU feed-forward, residual."""
+
+    keyed: Tensor
+    mean: Tensor
+
+    def __init__(self, attention: Attention, weights: dict[str, Tensor], *, causal: bool, structural: bool) -> None:
+        super().__init__()
+        self.attention, self.causal, self.structural = attention, causal, structural
+        for name in ("query", "key", "value", "up", "up_bias", "down", "down_bias"):
+            self.register_parameter(name, nn.Parameter(weights[name]))
+        self.register_buffer("keyed", weights["keyed"])
+        self.register_buffer("mean", weights["mean"])
+
+    @property
+    def heads(self) -> int:
+        """The number of attention heads."""
+        return self.query.shape[0]
+
+    @property
+    def hidden(self) -> int:
+        """The width of the feed-forward layer."""
+        return self.up.shape[0]
+
+    def scores(self, z: Float[Tensor, "b s e"]) -> Float[Tensor, "b h s s2"]:
+        """<query_j, key_i> of every head: [batch, head, query, key]."""
+        return (z[:, None] @ self.query.mT) @ (z[:, None] @ self.key.mT).mT
+
+    def weights(self, z: Float[Tensor, "b s e"], layout: Layout) -> Float[Tensor, "b h s s2"]:
+        """How much each query takes of each key."""
+        scores = self.scores(z)
+        if self.attention == "softmax":
+            if self.causal:
+                later = torch.ones(scores.shape[2:], dtype=torch.bool, device=z.device).triu(1)
+                scores = scores.masked_fill(later, -torch.inf)
+            return scores.softmax(-1)
+        weights = scores.relu() if self.attention == "relu" else scores
+        if self.causal:
+            weights = weights.tril()
+        if self.structural:
+            weights = weights * self.keyed[:, None, layout.group]
+        if bool(self.mean.any()):
+            weights = weights / self._count(layout)
+        return weights
+
+    def forward(self, z: Float[Tensor, "b s e"], layout: Layout) -> Float[Tensor, "b s e"]:
+        """The stream after the layer."""
+        if self.heads:
+            value = z[:, None] @ self.value.mT
+            if self.attention == "linear" and not self.causal:  # V (K'Q) in place of (V K') Q: no tokens squared
+                key = z[:, None] @ self.key.mT
+                if self.structural:
+                    key = key * self.keyed[:, layout.group, None]
+                if bool(self.mean.any()):
+                    value = value / self._count(layout)
+                out = (z[:, None] @ self.query.mT) @ (key.mT @ value)
+            else:
+                out = self.weights(z, layout) @ value
+            z = z + out.sum(1)  # the heads first: they cancel to far below the size of one
+        if self.hidden:
+            z = z + torch.nn.functional.linear((z @ self.up.mT + self.up_bias).relu(), self.down, self.down_bias)
+        return z
+
+    def _count(self, layout: Layout) -> Tensor:
+        """What each head divides by: the examples, in a causal layer those in sight; 1 where it takes a sum."""
+        if self.causal:
+            count = (self.keyed[:, layout.group] * layout.seen[:, None]).cumsum(-1)[..., None]
+        else:
+            count = layout.count[:, None, None, None]
+        return count.clamp(min=1).where(self.mean[:, None, None], 1.0)
+
+
+class Compiled(nn.Module, Machine):
+    """A transformer that runs a program: an `nn.Module` to save, hook and train, and an Algorithm."""
+
+    def __init__(
+        self,
+        program: Program,
+        attention: Attention,
+        sections: dict[str, list[Block]],
+        *,
+        dtype: torch.dtype,
+        heads: int,
+        masked: bool,
+        outside: Outside,
+    ) -> None:
+        super().__init__()
+        self.program, self.attention, self.outside = program, attention, outside
+        self.options = {"attention": attention, "dtype": str(dtype).removeprefix("torch."), "heads": heads, "masked": masked}
+        self.pre = nn.ModuleList(sections.get("pre", []))
+        self.loop = nn.ModuleList(sections.get("loop", []))
+        self.post = nn.ModuleList(sections.get("post", []))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the weights."""
+        return next(self.parameters()).dtype
+
+    def forward(self, p: Any) -> Float[Tensor, "b o k"]:
+        """The predictions of the last step."""
+        return self.predict(p)
+
+    def init(self, p: Any) -> State:
+        v = p.chains if hasattr(p, "chains") else p.x
+        if v.dtype != self.dtype:
+            raise ValueError(f"the prompt must be {self.dtype} as the weights are; got {v.dtype}")
+        state = super().init(p)
+        in_range(self.program, "pre", state, self.outside)
+        return state
+
+    def read(self, p: Any, s: State) -> Float[Tensor, "b o k"]:
+        in_range(self.program, "post", s, self.outside)
+        return super().read(p, s)
+
+    def run(self, section: str, state: State) -> State:
+        z, layout = state
+        for block in self.section(section):
+            z = block(z, layout)
+        return State(z, layout)
+
+    def section(self, section: str) -> Iterable[nn.Module]:
+        """The layers of a section: "pre", "post", or the number of a step."""
+        if section in ("pre", "post"):
+            return getattr(self, section)  # type: ignore[no-any-return]
+        if self.program.passes is None:
+            return self.loop
+        sizes = [len(body) for body in self.program.bodies]
+        start = sum(sizes[: int(section)])
+        return self.loop[start : start + sizes[int(section)]]  # type: ignore[return-value]
+
+    @property
+    def budget(self) -> tuple[tuple[Mac, float | None], ...]:
+        """Each softmax multiply-accumulate and the a-priori bound of its error, None where its values have no bound."""
+        if self.attention != "softmax":
+            return ()
+        lowering = _Lowering(self.program, self.attention, self.dtype, int(self.options["heads"]), True)
+        return tuple((i, lowering.bound(i)) for i in self.program.instructions if isinstance(i, Mac))
+
+
+@dataclass(frozen=True)
+class _Lowering:
+    """Instructions as rows of weights. Everything is built in float64 and rounded once."""
+
+    program: Program
+    attention: Attention
+    dtype: torch.dtype
+    heads: int
+    masked: bool
+
+    def block(self, place: Place) -> Block:
+        attending = [i for i in place.layer if isinstance(i, Mac | Copy)]
+        z = self.program.stream
+        parts, keyed, means = [], [], []
+        for same in _shared(attending):
+            value = torch.zeros(z.width, z.width, dtype=torch.float64)
+            for i in same:
+                value[z.rows[i.target]] += z.matrix(i.scale * i.value)
+            for key, query, factor in self.head(same, place.before):
+                parts.append((key, query, factor * value))
+                keyed.append([name in groups(same[0].keys) for name in self.program.encoder.names])
+                means.append(isinstance(same[0], Mac) and same[0].mean and self.attention != "softmax")
+        rows = max((k.shape[0] for k, _, _ in parts), default=0)
+
+        def stack(matrices: list[Tensor], shape: tuple[int, ...]) -> Tensor:
+            padded = [nn.functional.pad(m, (0, 0, 0, shape[0] - m.shape[0])) for m in matrices]
+            return torch.stack(padded).to(self.dtype) if padded else torch.zeros(0, *shape, dtype=self.dtype)
+
+        up, bias, down = self.feedforward([i for i in place.layer if not i.attends])
+        weights = {
+            "key": stack([k for k, _, _ in parts], (rows, z.width)),
+            "query": stack([q for _, q, _ in parts], (rows, z.width)),
+            "value": stack([v for _, _, v in parts], (z.width, z.width)),
+            "up": up.to(self.dtype),
+            "up_bias": bias.to(self.dtype),
+            "down": down.to(self.dtype),
+            "down_bias": torch.zeros(z.width, dtype=self.dtype),
+            "keyed": torch.tensor(keyed, dtype=self.dtype).reshape(len(parts), len(self.program.encoder.names)),
+            "mean": torch.tensor(means, dtype=torch.bool),
+        }
+        structural = self.attention == "linear" and self.masked
+        return Block(self.attention, weights, causal=self.program.causal, structural=structural)
+
+    def head(self, same: list[Mac | Copy], support: Support) -> list[tuple[Tensor, Tensor, float]]:
+        """Key rows, query rows and the factor of the values, a head each, of instructions that address alike."""
+        i = same[0]
+        valued = frozenset().union(*(nonzero(j.value, support) for j in same))
+        if self.attention == "linear":
+            self._hold_linear(i, valued, support)
+            return [self._rows([(i.key, i.query)], 1.0)]
+        one, pairs = self.one(i), self._masks(i, valued, support)
+        if self.attention == "relu":
+            silent = [(one, -_FAR * form) for form in self.silent(i, support)]
+            if isinstance(i, Copy):
+                return [self._rows([(one, one), (-i.key, i.query), *pairs, *silent], 1.0)]
+            return [self._rows([(i.key, sign * i.query), *pairs, *silent], sign) for sign in (1.0, -1.0)]
+        dump = i.sink if isinstance(i, Copy) else i.dump
+        if dump is None:
+            raise Unsupported(f"{i}: softmax attention needs a {'sink' if isinstance(i, Copy) else 'dump'}")
+        self._hold_dump(i, dump, valued, support)
+        mark = self.indicator((dump,), i)
+        pairs += [(_FAR * mark, form) for form in self.silent(i, support)]
+        if isinstance(i, Copy):
+            sunk = _FAR * mark - _SINK[self.dtype] * mark
+            return [self._rows([(i.key, -_FAR * i.query), (sunk, one), *pairs], 1.0)]
+        s, log_count = self.scales(i), self._log_count(i, dump)
+        dumped = s.dump * mark if log_count is None else s.dump * mark + log_count
+        gain = math.exp(s.dump)
+        return [
+            self._rows([(i.key, factor * i.query), (dumped, one), *pairs], share * gain) for factor, share in s.taps
+        ]
+
+    def scales(self, i: Mac) -> Scales:
+        """The scales of a softmax multiply-accumulate."""
+        score = i.score
+        if score is None:
+            sizes = [self.size(form) for form in (i.key, i.query)]
+            if None in sizes:
+                missing = sorted({n for f in (i.key, i.query) for n in f.parts} - set(self.program.bounds))
+                raise Unsupported(f"{i}: softmax attention needs bounds of {', '.join(missing)}, or a score")
+            score = sizes[0] * sizes[1]  # type: ignore[operator]
+        return scales(self.dtype, score, self.heads)
+
+    def size(self, form: Form) -> float | None:
+        """The largest norm of a form that the declared bounds allow."""
+        constants = {name for name in self.program.stream.widths if self.program.encoder.constant(name)}
+        total = 0.0
+        for name, m in form.parts.items():
+            bound = 1.0 if name in constants else self.program.bounds.get(name)
+            if bound is None:
+                return None
+            total += float(torch.linalg.matrix_norm(m, 2)) * bound
+        return total
+
+    def mass(self, i: Mac) -> float | None:
+        """The largest sum (mean) of |value| over the keys: as declared, or from the declared bounds."""
+        size, many = self.size(i.value), 1 if i.mean else self.program.examples
+        return i.mass if i.mass is not None else None if size is None or many is None else many * size
+
+    def bound(self, i: Mac) -> float | None:
+        """The a-priori bound of the error of a softmax multiply-accumulate."""
+        mass, many = self.mass(i), 1 if i.mean else self.program.examples
+        return None if mass is None or many is None else abs(i.scale) * self.scales(i).bound(mass, many)
+
+    def one(self, i: Instruction) -> Form:
+        """The constant."""
+        everyone = frozenset(self.program.encoder.names)
+        for name in self._constants():
+            if self.program.encoder.constant(name) == everyone:
+                return getattr(self.program.stream, name)  # type: ignore[no-any-return]
+        raise Unsupported(f"{i}: needs a register that holds 1 on every token")
+
+    def indicator(self, names: tuple[str, ...], i: Instruction) -> Form:
+        """A form that is exactly 1 on the named groups and 0 elsewhere."""
+        form = self._cover(frozenset(names), frozenset(names), disjoint=True)
+        if form is None:
+            raise Unsupported(f"{i}: needs a register that holds 1 on {' and '.join(names)} alone")
+        return form
+
+    def silent(self, i: Mac | Copy, support: Support) -> list[Form]:
+        """Forms that are positive on the queries that must receive nothing."""
+        everyone = frozenset(self.program.encoder.names)
+        asking = nonzero(i.query, support)
+        quiet = everyone - (asking if i.queries is None else asking & frozenset(groups(i.queries)))
+        form = self._cover(quiet, quiet)
+        if form is None and isinstance(i, Mac):  # a query that is 0 gets 0 unasked
+            form = self._cover(quiet & asking, quiet)
+        if form is None:
+            raise Unsupported(f"{i}: needs registers that hold 1 on {' and '.join(sorted(quiet))}, which must not receive")
+        return [f for f in (form, i.block) if f is not None and f.parts]
+
+    def _masks(self, i: Mac | Copy, valued: frozenset[str], support: Support) -> list[tuple[Form, Form]]:
+        """Pairs (key form, query form) that sink the score of every token that is no key and is not 0 anyway."""
+        one, keys = self.one(i), frozenset(groups(i.keys))
+        if isinstance(i, Copy):  # also the tokens of unseen pairs: an empty code matches everything
+            return [((-_FAR) * (one - self.indicator(groups(i.keys), i)), one)]
+        dump = {i.dump} if self.attention == "softmax" else set()
+        free = frozenset(self.program.encoder.names) - keys - dump
+        form = self._cover(free & valued, free)
+        if form is None:
+            missing = " and ".join(sorted(free & valued))
+            raise Unsupported(f"{i}: needs registers that hold 1 on {missing}, which are no keys")
+        masks = [form] if form.parts else []
+        masks += [i.mask] if i.mask is not None else []
+        pairs = [(-_FAR * mask, one) for mask in masks]
+        return [*pairs, *([(i.match[0], -_FAR * i.match[1])] if i.match is not None else [])]
+
+    def _hold_linear(self, i: Mac | Copy, valued: frozenset[str], support: Support) -> None:
+        if isinstance(i, Copy):
+            raise Unsupported(f"{i}: linear attention cannot compare codes")
+        for name in ("mask", "match", "block"):
+            if getattr(i, name) is not None:
+                raise Unsupported(f"{i}: linear attention has no {name}")
+        if i.queries is not None and (more := nonzero(i.query, support) - frozenset(groups(i.queries))):
+            raise Unsupported(f"{i}: linear attention cannot keep {' and '.join(sorted(more))} from receiving")
+        if self.masked:
+            return
+        if i.mean:
+            raise Unsupported(f"{i}: without a mask there is no 1/n either")
+        if more := (valued & nonzero(i.key, support)) - frozenset(groups(i.keys)):
+            raise Unsupported(f"{i}: without a mask {' and '.join(sorted(more))} would be keys")
+
+    def _rows(self, pairs: list[tuple[Form, Form]], factor: float) -> tuple[Tensor, Tensor, float]:
+        z = self.program.stream
+        return torch.cat([z.matrix(k) for k, _ in pairs]), torch.cat([z.matrix(q) for _, q in pairs]), factor
+
+    def _constants(self) -> list[str]:
+        """Registers that hold 1 or nothing, whatever the program does."""
+        written = {i.target for i in self.program.instructions}
+        names = [n for n, w in self.program.stream.widths.items() if w == 1 and n not in written]
+        return [n for n in names if self.program.encoder.constant(n)]
+
+    def _cover(self, must: frozenset[str], may: frozenset[str], *, disjoint: bool = False) -> Form | None:
+        """A sum of constants that is positive on `must` and 0 outside `may`; None if there is none."""
+        form, left = Form(1, {}), set(must)
+        constants = sorted(self._constants(), key=lambda n: -len(self.program.encoder.constant(n)))
+        for name in constants:
+            held = self.program.encoder.constant(name)
+            if held <= may and held & left and not (disjoint and not held <= left):
+                form, left = form + getattr(self.program.stream, name), left - held
+        return form if not left else None
+
+    def _hold_dump(self, i: Mac | Copy, dump: str, valued: frozenset[str], support: Support) -> None:
+        """The dump must be invisible but for its score, and as many as the mean needs."""
+        codes = [i.key, *([i.match[0]] if isinstance(i, Mac) and i.match is not None else [])]
+        if dump in valued.union(*(nonzero(form, support) for form in codes)):
+            raise Unsupported(f"{i}: key and value must be 0 on {dump}, which is to take attention and give nothing")
+        if isinstance(i, Copy):
+            return
+        track = {g.name: g.track for g in self.program.encoder.groups}
+        keys = {track[name] for name in groups(i.keys)}
+        if i.mean and self._log_count(i, dump) is None and keys != {track[dump]}:
+            raise Unsupported(f"{i}: a mean needs as many {dump} as keys, or the logarithm of their number")
+        if not i.mean and track[dump] != "blank":
+            raise Unsupported(f"{i}: a sum needs a dump of one token; {dump} has one for each of {track[dump]}")
+
+    def _log_count(self, i: Mac, dump: str) -> Form | None:
+        if not i.mean:
+            return None
+        for name in self.program.stream.widths:
+            fills = self.program.encoder.filled(name)
+            if set(fills) == {dump} and isinstance(fills[dump], LogCount):
+                return getattr(self.program.stream, name)  # type: ignore[no-any-return]
+        return None
+
+    def feedforward(self, instructions: list[Instruction]) -> tuple[Tensor, Tensor, Tensor]:
+        """W_1, b_1 and W_2 of the token-wise half."""
+        z = self.program.stream
+        rows, biases, columns = [torch.zeros(0, z.width)], [torch.zeros(0)], [torch.zeros(z.width, 0)]
+        for i in instructions:
+            for up, bias, out in self._neurons(i):
+                if i.block is not None:
+                    up = up - _FAR * z.matrix(i.block)
+                down = torch.zeros(z.width, up.shape[0], dtype=torch.float64)
+                down[z.rows[i.target]] = out
+                rows.append(up)
+                biases.append(bias)
+                columns.append(down)
+        return torch.cat([r.double() for r in rows]), torch.cat([b.double() for b in biases]), torch.cat([c.double() for c in columns], 1)
+
+    def _neurons(self, i: Instruction) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Hidden rows, their biases, and what they add to the register."""
+        z, eye = self.program.stream, torch.eye(i.into.width, dtype=torch.float64)
+
+        def through(form: Form, negative: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:  # v, or leaky(v)
+            m = z.matrix(form)
+            return torch.cat([m, -m]), torch.zeros(2 * len(m), dtype=torch.float64), torch.cat([eye, -negative * eye], 1)
+
+        removed = [] if i.add else [through(-i.into)]
+        if isinstance(i, Linear):
+            change = i.value if i.add else i.value - i.into
+            return [through(change)]
+        if isinstance(i, Leaky):
+            return [through(i.value, i.factor), *removed]
+        if isinstance(i, Equal):
+            both = z.matrix(i.left + i.right)
+            return [(both, -torch.ones(len(both), dtype=torch.float64), torch.full((1, len(both)), i.scale)), *removed]
+        if isinstance(i, Table):
+            return [*(self._table(i, row) for row in range(i.into.width)), *removed]
+        raise Unsupported(f"{i}: not an instruction of this machine")
+
+    def _table(self, i: Table, row: int) -> tuple[Tensor, Tensor, Tensor]:
+        h = hinges(i.function, i.domain, i.hinges)
+        m = self.program.stream.matrix(i.value[row])
+        up = torch.cat([h.slope[:, None] * m, torch.zeros_like(m)])  # the last neuron is the constant 1
+        bias = torch.cat([h.offset, h.offset.new_ones(1)])
+        out = torch.zeros(i.into.width, len(bias), dtype=torch.float64)
+        out[row] = i.scale * torch.cat([h.out, h.out.new_tensor([h.constant])])
+        return up, bias, out
+
+
+def _shared(instructions: list[Mac | Copy]) -> list[list[Mac | Copy]]:
+    """Instructions that address alike, together: they share their heads."""
+    found: list[tuple[tuple[object, ...], list[Mac | Copy]]] = []
+    for i in instructions:
+        own = {"into", "value", "scale", "add", "mass"}
+        address = (type(i), *(getattr(i, f.name) for f in fields(i) if f.name not in own))
+        same = next((same for other, same in found if other == address), None)
+        if same is None:
+            found.append((address, [i]))
+        else:
+            same.append(i)
+    return [same for _, same in found]

@@ -1,0 +1,231 @@
+"""A program: registers, an encoder, instruction lists before, inside and after a loop, and a reading."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from algoformer.checks import whole
+from algoformer.constructions.encoder import Encoder
+from algoformer.constructions.instructions import Copy, Equal, Groups, Instruction, Mac, Table, groups
+from algoformer.constructions.stream import Form, Stream
+
+Layer = tuple[Instruction, ...]
+Support = Mapping[str, frozenset[str]]  # register -> the groups on which it may be other than 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gram:
+    """The declared spectrum: eigenvalues of sum_i v_i v_i' over a group are 0 or in [least, most].
+
+    With `mean` those of the mean. What a step size is chosen from, and what a prompt is held to.
+    """
+
+    register: str
+    groups: Groups
+    most: float
+    least: float = 0.0
+    mean: bool = True
+
+
+class Place(NamedTuple):
+    """A layer of a program, where it stands, and what may be nonzero before its attention and before its second half."""
+
+    section: str
+    layer: Layer
+    before: Support
+    between: Support
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What a transformer is compiled from.
+
+    `pre`, `loop` and `post` are lists of layers, a layer a list of instructions (one layer may stand without its
+    brackets). With `passes` instead of `loop` every step has layers of its own. The answer is the form `read` at the
+    tokens of the groups `at` (with `first`, at the first of them). It answers `answers` queries at once (None: any
+    number) and `labels` labels; what else a prompt asks is folded into the batch. The range of prompts that one set of
+    weights serves is declared: at most `examples` pairs (windows, chains), the largest norm of registers after pre
+    (`bounds`), a spectrum (`gram`).
+    """
+
+    name: str
+    stream: Stream
+    encoder: Encoder
+    read: Form
+    at: Groups
+    steps: int
+    labels: int = 1
+    answers: int | None = None
+    pre: Sequence[object] = ()
+    loop: Sequence[object] = ()
+    post: Sequence[object] = ()
+    passes: Sequence[Sequence[object]] | None = None
+    causal: bool = False
+    first: bool = False
+    examples: int | None = None
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    gram: Gram | None = None
+
+    def __post_init__(self) -> None:
+        whole("steps", self.steps)
+        for section in ("pre", "loop", "post"):
+            object.__setattr__(self, section, _layers(getattr(self, section)))
+        if self.passes is not None:
+            if self.loop:
+                raise ValueError("a program must have a loop or passes; got both")
+            object.__setattr__(self, "passes", tuple(_layers(one) for one in self.passes))
+            if self.steps != len(self.passes):
+                raise ValueError(f"steps must be the number of passes, {len(self.passes)}; got {self.steps}")
+        self._hold()
+
+    @property
+    def kind(self) -> type:
+        """The kind of prompt it answers."""
+        return self.encoder.kind
+
+    @property
+    def bodies(self) -> tuple[tuple[Layer, ...], ...]:
+        """The layers of each step; one entry for all steps of a loop."""
+        return self.passes if self.passes is not None else (self.loop,)  # type: ignore[return-value]
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """Every instruction in the order of execution, the loop once."""
+        sections = (self.pre, *self.bodies, self.post)
+        return tuple(i for section in sections for layer in section for i in layer)  # type: ignore[attr-defined]
+
+    def places(self) -> Generator[Place, None, None]:
+        """Every layer with what may be nonzero around it; a loop is entered as its own passes leave it."""
+        now = self.supports()
+        for layer in self.pre:
+            now = yield from _visit(self, "pre", layer, now)
+        if self.passes is None:
+            while True:  # the least fixed point: what may be nonzero after some number of passes
+                after = now
+                for layer in self.loop:
+                    after = _after(self, layer, after)
+                grown = {r: now[r] | after[r] for r in now}
+                if grown == now:
+                    break
+                now = grown
+        entry = now
+        for body in self.bodies:
+            for layer in body:
+                now = yield from _visit(self, "loop", layer, now)
+        if self.passes is None:  # post may follow any number of passes, also none
+            now = {r: now[r] | entry[r] for r in now}
+        for layer in self.post:
+            now = yield from _visit(self, "post", layer, now)
+
+    def supports(self) -> Support:
+        """The groups on which the encoder fills each register."""
+        return {name: frozenset(self.encoder.filled(name)) for name in self.stream.widths}
+
+    def _hold(self) -> None:
+        z, known = self.stream, set(self.encoder.names)
+        for g in self.encoder.groups:
+            if unknown := set(g.fill) - set(z.widths):
+                raise ValueError(f"group {g.name} must fill registers of the stream; got {', '.join(sorted(unknown))}")
+        written = {name for name in z.widths if self.encoder.filled(name)}
+        later = {i.target for body in self.bodies for layer in body for i in layer}
+        for section, layers in (("pre", self.pre), *(("loop", b) for b in self.bodies), ("post", self.post)):
+            if section == "loop":
+                written |= later
+            for layer in layers:  # type: ignore[attr-defined]
+                for half in (True, False):
+                    written |= self._hold_half([i for i in layer if i.attends == half], written, section)
+        z.matrix(self.read)
+        for names in [self.at, *(() if self.gram is None else (self.gram.groups,))]:
+            _known(groups(names), known)
+        for name in (*self.read.parts, *self.bounds, *(() if self.gram is None else (self.gram.register,))):
+            if name not in written:
+                raise ValueError(f"register {name} is read, but neither the encoder nor an instruction writes it")
+
+    def _hold_half(self, half: list[Instruction], written: set[str], section: str) -> set[str]:
+        known = set(self.encoder.names)
+        for i in half:
+            for form, _ in [*i.reads(), (i.into, "into")]:
+                self.stream.matrix(form)
+            for form, what in i.reads():
+                for name in form.parts:
+                    if name not in written:
+                        raise ValueError(
+                            f"{section}: {i} reads register {name} ({what}), "
+                            "which neither the encoder nor an earlier instruction writes"
+                        )
+            if isinstance(i, Mac | Copy):
+                _known(groups(i.keys), known)
+                _known(groups(i.queries or ()), known)
+                _known(groups((i.dump if isinstance(i, Mac) else i.sink) or ()), known)
+            same = [j for j in half if j.target == i.target]
+            if len(same) > 1 and not all(j.add for j in same):
+                raise ValueError(
+                    f"{section}: {len(same)} instructions of one half-layer write register {i.target}; "
+                    "each must say add=True"
+                )
+        return {i.target for i in half}
+
+    def __str__(self) -> str:
+        from algoformer.constructions.listing import listing
+
+        return listing(self)
+
+
+def receives(program: Program, i: Mac | Copy, support: Support) -> frozenset[str]:
+    """The groups whose tokens an attention instruction writes."""
+    wanted = frozenset(program.encoder.names if i.queries is None else groups(i.queries))
+    return wanted & nonzero(i.query, support)
+
+
+def nonzero(form: Form, support: Support) -> frozenset[str]:
+    """The groups on which a form may be other than 0."""
+    return frozenset().union(*(support[name] for name, m in form.parts.items() if bool(m.any())))
+
+
+def _visit(program: Program, section: str, layer: Layer, now: Support) -> Generator[Place, None, Support]:
+    between = _after(program, tuple(i for i in layer if i.attends), now)
+    yield Place(section, layer, now, between)
+    return _after(program, layer, now)
+
+
+def _after(program: Program, layer: Layer, before: Support) -> Support:
+    now = dict(before)
+    for i in layer:
+        if isinstance(i, Mac | Copy):
+            now[i.target] = now[i.target] | (receives(program, i, before) if nonzero(i.value, before) else frozenset())
+    middle = dict(now)
+    for i in layer:
+        if i.attends:
+            continue
+        if isinstance(i, Table):
+            new = frozenset(program.encoder.names)
+        elif isinstance(i, Equal):
+            new = nonzero(i.left, middle) & nonzero(i.right, middle)
+        else:
+            new = nonzero(i.value, middle)  # type: ignore[attr-defined]
+        now[i.target] = now[i.target] | new if i.add or i.block is not None else new
+    return now
+
+
+def _layers(body: Sequence[object]) -> tuple[Layer, ...]:
+    flat = [isinstance(entry, Instruction) for entry in body]
+    if any(flat) and not all(flat):
+        raise TypeError("a body must be a list of instructions or a list of layers; got a mixture")
+    raw: Iterable[Iterable[object]] = ((body,) if body else ()) if all(flat) else body  # type: ignore[assignment]
+    layers = tuple(tuple(layer) for layer in raw)
+    for layer in layers:
+        if not layer or not all(isinstance(i, Instruction) for i in layer):
+            raise TypeError(f"a layer must be a list of instructions; got {layer!r}")
+        order = [i.attends for i in layer]  # type: ignore[attr-defined]
+        if order != sorted(order, reverse=True):
+            raise ValueError(f"attention must come before the token-wise half of a layer; got {'; '.join(map(str, layer))}")
+    return layers  # type: ignore[return-value]
+
+
+def _known(names: tuple[str, ...], known: set[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"a group must be one of {', '.join(sorted(known))}; got {name}")
+
