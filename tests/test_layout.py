@@ -12,7 +12,7 @@ ROOT = Path(algoformer.__file__).parent
 
 # Each part sees the parts on lower floors; parts of one floor do not see each other.
 FLOORS = [
-    ["checks"],
+    ["checks", "provenance"],
     ["prompt"],
     ["algorithm"],
     ["task"],
@@ -21,8 +21,10 @@ FLOORS = [
     ["training", "constructions"],
     ["estimators"],
     ["claims", "experiments", "bench"],
-    ["report", "demo"],
-    ["cli", "__main__"],
+    ["report"],
+    ["demo"],
+    ["cli"],
+    ["__main__"],
 ]
 FLOOR = {part: i for i, floor in enumerate(FLOORS) for part in floor}
 

@@ -53,14 +53,6 @@ def test_ridge_is_scikit_learns(strength, n):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-11 * np.abs(wanted).max())
 
 
-def test_ridge_with_a_metric_solves_its_normal_equations():
-    p, _, root = draw(4, 3, noise=0.5, skew=True)
-    metric = root[0] @ root[0]
-    w = solvers.Ridge(strength=0.7, metric=metric).init(p).w
-    residual = p.x.mT @ (p.x @ w - p.y) + 0.7 * metric @ w
-    assert residual.abs().max() < 1e-11
-
-
 def test_lasso_is_scikit_learns():
     p, _, _ = draw(5, 3, d=10, n=30, noise=0.3)
     got = solvers.Lasso(strength=0.1, steps=3000).predict(p).numpy()
@@ -530,10 +522,8 @@ def test_bad_options_say_what_must_be_and_what_came(make, message):
         make()
 
 
-def test_a_metric_of_another_size_is_refused():
+def test_a_preconditioner_of_another_size_is_refused():
     p, _, _ = draw(33, 2, d=4)
-    with pytest.raises(ValueError, match=r"metric must be \(d, d\) = \(4, 4\); got \(3, 3\)"):
-        solvers.Ridge(metric=torch.eye(3)).predict(p)
     with pytest.raises(ValueError, match=r"preconditioner must be \(d, d\) = \(4, 4\); got \(3, 3\)"):
         solvers.PreconditionedGradientDescent(preconditioner=torch.eye(3)).predict(p)
 

@@ -8,7 +8,6 @@ from algoformer.testing import laws, regression
 SOLVERS = [
     solvers.LeastSquares(),
     solvers.Ridge(strength=0.5),
-    solvers.Ridge(strength=0.5, metric=torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]))),
     solvers.Averaging(),
     solvers.Lasso(strength=0.05, steps=30),
     solvers.GradientDescent(steps=7),

@@ -38,26 +38,19 @@ class LeastSquares(_Closed):
         return Solution(torch.linalg.pinv(x, rtol=cutoff(x)) @ y if x.shape[1] else origin(p))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class Ridge(_Closed):
-    """argmin |Xw - y|² + strength <w, metric w>, by QR of X over sqrt(strength metric); metric = I by default."""
+    """argmin |Xw - y|² + strength |w|², by QR of X over sqrt(strength) I."""
 
     strength: float = 1.0
-    metric: Float[Tensor, "d d"] | None = None
 
     def __post_init__(self) -> None:
         real("strength", self.strength, above=0)
 
     def init(self, p: Prompt) -> Solution:
         x, y = p.pairs
-        eye = torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
-        if self.metric is None:
-            root = eye
-        elif self.metric.shape == eye.shape:
-            root = torch.linalg.cholesky(self.metric.to(x)).mT
-        else:
-            raise ValueError(f"metric must be (d, d) = {tuple(eye.shape)}; got {tuple(self.metric.shape)}")
-        q, r = torch.linalg.qr(torch.cat([x, self.strength**0.5 * root.expand(len(x), -1, -1)], 1))
+        rows = self.strength**0.5 * torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
+        q, r = torch.linalg.qr(torch.cat([x, rows.expand(len(x), -1, -1)], 1))
         return Solution(torch.linalg.solve_triangular(r, q[:, : x.shape[1]].mT @ y, upper=True))
 
 

@@ -1,0 +1,105 @@
+"""HTML from sections, tables and matplotlib figures; readable on a phone, dark and light."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# One hue a family of algorithms, told apart in print and by colour-blind readers (Okabe and Ito).
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d5dae0; --soft: #57606a; --card: #f6f8fa }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --paper: #0d1117; --line: #30363d; --soft: #9aa4af; --card: #161b22 } }
+* { box-sizing: border-box }
+body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 54rem; background: var(--paper); color: var(--ink);
+  font: 17px/1.6 system-ui, -apple-system, "Segoe UI", sans-serif }
+h1 { line-height: 1.2; margin: .5rem 0 }
+h2 { margin: 2.5rem 0 .5rem; padding-top: 1rem; border-top: 1px solid var(--line) }
+p.lead { font-size: 1.15rem; color: var(--soft); margin-top: 0 } code { background: var(--card); padding: .1em .3em }
+figure { margin: 1.2rem 0 } figure svg { width: 100%; height: auto }
+figcaption { color: var(--soft); font-size: .92rem }
+.scroll { overflow-x: auto } table { border-collapse: collapse; font-size: .92rem; min-width: 60% }
+th, td { text-align: right; padding: .3rem .7rem; border-bottom: 1px solid var(--line) }
+td { font-variant-numeric: tabular-nums }
+th:first-child, td:first-child { text-align: left } th { color: var(--soft); font-weight: 600 }
+footer { margin-top: 3rem; color: var(--soft); font-size: .85rem }
+"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a paragraph of plain text, and blocks of HTML from `table` and `figure`."""
+
+    title: str
+    text: str
+    blocks: Sequence[str] = ()
+
+
+def page(title: str, lead: str, sections: Sequence[Section], footer: str) -> str:
+    """The whole page."""
+    body = "".join(f"<h2>{escape(s.title)}</h2><p>{_inline(s.text)}</p>{''.join(s.blocks)}" for s in sections)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
+        f'<body><h1>{escape(title)}</h1><p class="lead">{_inline(lead)}</p>{body}<footer>{_inline(footer)}</footer>'
+        "</body></html>\n"
+    )
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table; numbers are shown to three digits."""
+    head = "".join(f"<th>{escape(c)}</th>" for c in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(show(v))}</td>" for v in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def figure(fig: Figure, caption: str) -> str:
+    """A matplotlib figure as inline SVG; its text takes the colour of the page."""
+    out = io.StringIO()
+    fig.savefig(out, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
+    svg = re.sub(r"^.*?(?=<svg)", "", out.getvalue(), flags=re.S).replace("#010101", "currentColor")
+    prefix = f"f{abs(hash(caption)):x}-"  # ids of several figures on one page must not meet
+    svg = re.sub(r'(id="|href="#|url\(#)', lambda m: m.group(1) + prefix, svg)
+    return (
+        f'<figure role="img" aria-label="{escape(caption)}">{svg}<figcaption>{_inline(caption)}</figcaption></figure>'
+    )
+
+
+def axes(width: float = 7.2, height: float = 4.0, columns: int = 1) -> tuple[Figure, list[Any]]:
+    """An empty figure in the style of the package, and its axes."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    ink = "#010101"  # near-black that `figure` turns into the colour of the page
+    style: Any = {
+        "font.family": "sans-serif", "font.size": 10, "axes.edgecolor": ink, "axes.labelcolor": ink, "text.color": ink,
+        "xtick.color": ink, "ytick.color": ink, "axes.spines.top": False, "axes.spines.right": False,
+        "axes.grid": True, "grid.alpha": 0.25, "grid.color": "#888888", "legend.frameon": False, "lines.linewidth": 1.8,
+        "svg.fonttype": "none",
+    }  # fmt: skip
+    with rc_context(style):
+        fig = Figure(figsize=(width, height), layout="constrained")
+        return fig, list(fig.subplots(1, columns, squeeze=False)[0])
+
+
+def show(value: Any) -> str:
+    """A value as a person reads it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return str(value)
+
+
+def _inline(text: str) -> str:
+    """Escaped text with `code` marked."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
