@@ -46,7 +46,7 @@ class Loop(SequenceModel):
         mask = states[0].layout.mask
         many = None if mask is None else mask.repeat(len(states), 1, 1)
         out: Tensor = self.answer(torch.cat([s.z for s in states]), many, states[0].layout.rows)
-        return out.unflatten(0, (len(states), -1))
+        return out.view(len(states), -1, *out.shape[1:])
 
 
 @dataclass(frozen=True, kw_only=True)

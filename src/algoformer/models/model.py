@@ -69,13 +69,13 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
             raise ValueError(f"the prompt must have {self.config.labels} labels; got {q.asked[2]}")
         return q
 
-    def save_pretrained(self, save_directory: str | Path, **options: Any) -> Any:  # type: ignore[override]
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> Any:
         """Write config.json and model.safetensors, in the Hugging Face manner."""
         config = {"model": type(self).__name__, **asdict(self.config)}
         return super().save_pretrained(save_directory, config=config, **options)
 
     @classmethod
-    def _from_pretrained(cls: type[M], *, model_id: str, config: Any = None, **options: Any) -> M:  # type: ignore[override]
+    def _from_pretrained(cls: type[M], *, model_id: str, config: Any = None, **options: Any) -> M:
         if config is None:
             raise ValueError(f"{model_id} must hold a config.json; got none")
         if Path(model_id).is_dir():

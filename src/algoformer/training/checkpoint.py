@@ -156,7 +156,7 @@ def _shards(tensors: dict[str, Tensor], index: dict[str, Any]) -> Iterator[dict[
         dtype = str(tensor.dtype).removeprefix("torch.")
         if dtype not in DTYPES:
             raise TypeError(f"a checkpoint holds tensors of {', '.join(DTYPES)}; got {tensor.dtype}")
-        pieces = tensor.cpu().contiguous().flatten().split(SHARD // tensor.element_size())
+        pieces = torch.split(tensor.cpu().flatten(), SHARD // tensor.element_size())
         index[name] = {"shape": list(tensor.shape), "dtype": dtype, "parts": len(pieces)}
         for i, piece in enumerate(pieces):
             if shard and size + piece.nbytes > SHARD:

@@ -47,7 +47,7 @@ def evaluate(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Evaluation:
-    """The errors of a model (or of any other algorithm) after each of `steps` (None: its own number), in full precision.
+    """The errors of a model, or of any other algorithm, after each of `steps` (None: its own number of steps).
 
     The prompts are a function of task, seed and device, and come from another stream than those of training.
     """

@@ -17,9 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from algoformer.models import Model
+from algoformer.models import LinearTransformer, Model
 from algoformer.models.model import load_weights
 from algoformer.task import Task
+from algoformer.tasks import LinearRegression
 from algoformer.training import checkpoint
 from algoformer.training.codec import encode
 from algoformer.training.config import TrainConfig
@@ -176,13 +177,13 @@ class _Run:
         self.curriculum.size(0)
         for ramp, name in ((self.config.dims, "dims"), (self.config.examples, "examples")):
             if ramp is not None:
-                self.data.batch(0, Size(*(ramp.stop if name == f else None for f in ("dims", "examples")), 0))
+                self.data.batch(0, Size(None, None, 0)._replace(**{name: ramp.stop}))
         if self.config.loss == "rao-blackwell":
-            exact = getattr(self.model, "bilinear", False) and hasattr(sample.truth.latent, "w")
-            if not exact or getattr(task, "noise", 0.0):
+            exact = isinstance(self.model, LinearTransformer) and self.model.bilinear
+            if not exact or not isinstance(task, LinearRegression) or task.noise or task.k > 1 or task.dense:
                 raise ValueError(
-                    "rao-blackwell needs a linear transformer of the form eq9 or eq13 and noiseless linear regression; "
-                    f"got {self.model.variant} and {task}"
+                    "rao-blackwell needs a LinearTransformer of the form eq9 or eq13, and one linear function a prompt "
+                    f"without noise, not dense; got {self.model.variant} and {task}"
                 )
 
     def _take(self, rows: Tensor) -> None:

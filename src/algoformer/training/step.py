@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from algoformer.models import Model
 from algoformer.training.config import Plan, TrainConfig
@@ -30,7 +30,7 @@ class Step:
         self.model, self.config, self.device = model, config, device
         self.plan = Plan.of(model, config)
         self.inverse_prior = getattr(task, "prior", "identity") == "inverse"
-        self.weights = [v for v in model.parameters() if v.requires_grad]
+        self.weights: list[Tensor] = [v for v in model.parameters() if v.requires_grad]
         self.world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         self.fast = device.type == "cuda" if config.fast is None else config.fast
         self.graphs = (
@@ -130,7 +130,7 @@ class Step:
 
     def _gradient(self, batch: Batch, loops: int) -> tuple[Tensor, Tensor]:
         loss = self.loss(batch, loops)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         loss = loss.detach()
         if self.world > 1:
             loss = self._reduced(loss)
@@ -144,7 +144,7 @@ class Step:
         grads = [v.grad if v.grad is not None else torch.zeros_like(v) for v in self.weights]
         flat = torch.cat([loss.reshape(1), *(g.flatten() for g in grads)])
         dist.all_reduce(flat)
-        parts = flat[1:].split([g.numel() for g in grads])
+        parts = flat[1:].split([g.numel() for g in grads])  # type: ignore[no-untyped-call]
         for v, part in zip(self.weights, parts, strict=True):
             v.grad = part.view_as(v)
         return flat[0]
@@ -173,7 +173,7 @@ class Step:
         return graph, inputs, row
 
 
-def optimiser(weights: list[nn.Parameter], config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
+def optimiser(weights: list[Tensor], config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
     """The optimiser of a config: fused, and on a GPU ready to be captured."""
     if config.optimiser == "lbfgs":
         return torch.optim.LBFGS(weights, lr=config.lr, max_iter=4, history_size=600)
@@ -181,7 +181,7 @@ def optimiser(weights: list[nn.Parameter], config: TrainConfig, device: torch.de
     cuda = device.type == "cuda"
     lr = torch.tensor(config.lr, device=device) if cuda else config.lr
     made = kind(weights, lr, config.betas, weight_decay=config.weight_decay, fused=True, capturable=cuda)
-    made._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]  # the first steps run uncaptured
+    made._warned_capturable_if_run_uncaptured = True  # the first steps run uncaptured
     return made
 
 

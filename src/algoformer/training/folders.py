@@ -1,0 +1,65 @@
+"""Trained models from the folders of runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import algoformer.models
+from algoformer.models import Model
+from algoformer.models.model import load_weights
+from algoformer.task import Task
+from algoformer.training import checkpoint
+from algoformer.training.codec import decode, model_of
+from algoformer.training.config import TrainConfig
+
+
+def load(path: str | Path) -> Model:
+    """The model in a folder: a run's (finished or not), one of its checkpoints, or what `save_pretrained` wrote."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ValueError(f"a model is loaded from a folder; got {folder}")
+    if checkpoint.NAME.fullmatch(folder.name):
+        return _weighted(folder.parent.parent, checkpoint.read(folder), folder)
+    about = _about(folder)
+    if isinstance(about.get("model"), str):
+        kind = getattr(algoformer.models, about["model"], None)
+        if about["model"] not in algoformer.models.__all__ or not isinstance(kind, type) or not issubclass(kind, Model):
+            raise ValueError(f"config.json must name a model of algoformer.models; got {about['model']!r}")
+        made: Model = kind.from_pretrained(folder)
+        return made
+    if (folder / "model" / "config.json").exists():
+        return load(folder / "model")
+    found = checkpoint.latest(folder / "checkpoints")
+    if found is None:
+        raise ValueError(f"{folder} must hold a model or a checkpoint; got neither")
+    return _weighted(folder, found[1], folder)
+
+
+def recipe_of(path: str | Path) -> tuple[Any, Task[Any], TrainConfig]:
+    """The configs of model, task and training that a run's folder records."""
+    about = _about(Path(path))
+    made = tuple(decode(about.get(part)) for part in ("model", "task", "train"))
+    if not isinstance(made[1], Task) or not isinstance(made[2], TrainConfig):
+        raise ValueError(f"{path} must be the folder of a run; its config.json is not a run's")
+    return made
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    file = folder / "config.json"
+    if not file.exists():
+        raise ValueError(f"{folder} must hold a config.json; got none")
+    try:
+        about = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{file} must be JSON; {error}") from error
+    if not isinstance(about, dict):
+        raise ValueError(f"{file} must hold an object; got {type(about).__name__}")
+    return about
+
+
+def _weighted(run: Path, tree: Any, source: Path) -> Model:
+    model = model_of(decode(_about(run).get("model")))
+    load_weights(model, tree["weights"], str(source))
+    return model.eval()
