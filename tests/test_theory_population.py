@@ -13,6 +13,7 @@ from algoformer.theory import (
     matrix_loops,
     one_layer,
     one_layer_optimum,
+    plane_layers,
     sampled,
     scalar_gdpp,
     scalar_layers,
@@ -159,6 +160,16 @@ def test_rao_blackwell_agrees_with_the_exact_loss(generator):
     assert abs(float(mean) - float(scalar_gdpp(a, b, 5, 20))) < 4 * float(error)
 
 
+def test_the_plane_with_moving_covariates_contains_the_scalar_family_and_agrees_with_samples(generator):
+    a, b, eye = randn(generator, 3).abs(), randn(generator, 3), torch.eye(2, dtype=torch.float64)
+    C = covariance(generator, 2)
+    value = plane_layers(a[:, None, None] * torch.linalg.inv(C), 7, C, b[:, None, None] * eye)
+    assert float(value) == pytest.approx(float(scalar_gdpp(a, b, 2, 7)), rel=1e-11)
+    A, B = randn(generator, 2, 2, 2) * 0.1, randn(generator, 2, 2, 2) * 0.3
+    mean, error = sampled(A, 7, C, B, samples=50_000, generator=generator)
+    assert abs(float(mean) - float(plane_layers(A, 7, C, B))) < 4 * float(error)
+
+
 def test_one_layer_has_the_loss_of_the_attention_on_literal_prompts(generator):
     C, b, A, n, samples = covariance(generator, 3), randn(generator, 4), randn(generator, 4, 3), 4, 400_000
     x = randn(generator, samples, n + 1, 3) @ torch.linalg.cholesky(C).T
@@ -217,6 +228,7 @@ def test_sums_that_lost_their_digits_are_refused_and_rationals_are_offered():
         (lambda: scalar_gdpp([1, 1], [], 2, 2), "b must have 2 entries"),
         (lambda: one_layer([1, 1], [[1], [1], [1]], [[1]], 2), r"b and A must be \(2,\) and \(2, 1\)"),
         (lambda: matrix_layers(EYE, 20), "A must have 3 axes"),
+        (lambda: plane_layers(EYE.expand(4, 5, 5), 20), "exact at d = 2; got d = 5: use `sampled`"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, message):

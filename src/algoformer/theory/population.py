@@ -153,12 +153,18 @@ def matrix_loops(A: Array, n: int, loops: int, covariance: Array | None = None) 
     _loops(loops, None if d == 2 else 3, "a general matrix with d > 2")
     if d != 2:
         return matrix_layers(G.expand(loops, d, d) if isinstance(G, Tensor) else [G] * loops, n, covariance)
-    C = covariance_matrix(covariance, like=G)
-    if isinstance(C, Tensor):
-        W, w = quadrature.plane(n, 2 * loops)
-        root = torch.linalg.cholesky(C)
-        return (w * _residual(W, (root.T @ G @ root).expand(loops, 2, 2)).square().sum((1, 2))).sum()
-    return _plane(G, C, n, loops)
+    if isinstance(G, Tensor):
+        return plane_layers(G.expand(loops, 2, 2), n, covariance)  # type: ignore[arg-type]
+    return _plane(G, covariance_matrix(covariance, like=G), n, loops)
+
+
+def plane_layers(A: Tensor, n: int, covariance: Tensor | None = None, B: Tensor | None = None) -> Tensor:
+    """The loss of any stack of 2 x 2 layers (A_l, B_l), by cubature: exact, and a sum of squares."""
+    G, transport = _whitened(A, covariance, B)
+    if G.shape[-1] != 2:
+        raise ValueError(f"layers of any depth are exact at d = 2; got d = {G.shape[-1]}: use `sampled`")
+    W, w = quadrature.plane(n, 2 * len(G) if B is None else 3 ** len(G) - 1)
+    return (w * _residual(W, G, transport).square().sum((1, 2))).sum()
 
 
 def sampled(
@@ -175,17 +181,19 @@ def sampled(
     Only the examples are drawn; the mean over w and x_q is exact. Layers move the covariates too where B is given
     (Ahn et al., equation 13). The mean is differentiable.
     """
-    A = array("A", A, 3)
+    G, transport = _whitened(A, covariance, B)
     whole("samples", samples, 2)
     whole("n", n, 1)
-    C = covariance_matrix(covariance, like=A)
-    root = torch.linalg.cholesky(C)
-    z = torch.randn(samples, n, len(C), dtype=A.dtype, device=A.device, generator=generator)
-    W = torch.einsum("sni,snj->sij", z, z) / n
-    G = root.T @ A @ root
-    inner = None if B is None else torch.linalg.solve(root, torch.as_tensor(B) @ root)
-    values = _residual(W, G, inner).square().sum((1, 2))
+    z = torch.randn(samples, n, G.shape[-1], dtype=G.dtype, device=G.device, generator=generator)
+    values = _residual(torch.einsum("sni,snj->sij", z, z) / n, G, transport).square().sum((1, 2))
     return values.mean(), values.std() / samples**0.5
+
+
+def _whitened(A: Tensor, covariance: Tensor | None, B: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """R' A_l R and R^-1 B_l R for Sigma = R R': the layers as they act on white prompts."""
+    stack: Tensor = array("A", A, 3)
+    root = torch.linalg.cholesky(covariance_matrix(covariance, like=stack))
+    return root.T @ stack @ root, None if B is None else torch.linalg.solve(root, array("B", B, 3) @ root)
 
 
 def _residual(W: Tensor, G: Tensor, B: Tensor | None = None) -> Tensor:
