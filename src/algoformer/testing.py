@@ -89,6 +89,7 @@ class _Case:
 
     def agree(self, got: Tensor, wanted: Tensor, what: str) -> None:
         assert got.shape == wanted.shape, f"{what}: {tuple(got.shape)} is not {tuple(wanted.shape)}"
+        got, wanted = got.detach(), wanted.detach()
         if wanted.numel():
             allowed = self.tolerance * torch.finfo(self.dtype).eps * max(float(wanted.abs().max()), 1.0)
             apart = float((got - wanted).abs().max())

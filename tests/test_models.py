@@ -1,0 +1,384 @@
+"""Every model keeps the contract of an Algorithm, and is what its definition says."""
+
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from algoformer import Chains, Dense, Prompt, Series
+from algoformer.models import (
+    LSTM,
+    AlgoFormer,
+    AlgoFormerConfig,
+    LinearSelfAttention,
+    LinearSelfAttentionConfig,
+    LinearTransformer,
+    LinearTransformerConfig,
+    Looped,
+    LoopedConfig,
+    LSTMConfig,
+    Transformer,
+    TransformerConfig,
+)
+from algoformer.models.attention import Attention
+from algoformer.models.blocks import Block, BlockConfig
+from algoformer.solvers import GradientDescent, GradientDescentPlusPlus, PreconditionedGradientDescent
+from algoformer.testing import laws
+
+SMALL = {"features": 4, "labels": 2, "positions": 32, "width": 16, "heads": 2}
+
+
+def made(kind, config, dtype=torch.float64):
+    """A model whose weights are large enough to matter in every part."""
+    model = kind(config, torch.Generator().manual_seed(0)).to(dtype).eval()
+    with torch.no_grad():
+        for v in model.parameters():
+            v += 0.05 * torch.randn(v.shape, generator=torch.Generator().manual_seed(v.numel()), dtype=dtype)
+    return model
+
+
+CAUSAL = [
+    (AlgoFormer, AlgoFormerConfig(**SMALL, loops=3)),
+    (AlgoFormer, AlgoFormerConfig(**SMALL, loops=3, injection=False, loop_norm=False, pre=2, loop=2, post=0)),
+    (Looped, LoopedConfig(**SMALL, loops=3)),
+    (Looped, LoopedConfig(**SMALL, loops=3, positions_in_loop=False)),
+    (Looped, LoopedConfig(**SMALL, loops=3, injection=False)),
+    (Transformer, TransformerConfig(**SMALL, layers=3)),
+    (Transformer, TransformerConfig(**SMALL, layers=2, attention="relu")),
+    (Transformer, TransformerConfig(**SMALL, layers=2, attention="linear", activation="relu")),
+    (LSTM, LSTMConfig(features=4, labels=2, width=8, layers=2)),
+]
+ENCODERS = [
+    (Transformer, TransformerConfig(**{**SMALL, "positions": 0}, layers=2, causal=False)),
+    (Transformer, TransformerConfig(**{**SMALL, "positions": 0}, layers=2, causal=False, attention="relu")),
+    (AlgoFormer, AlgoFormerConfig(**{**SMALL, "positions": 0}, loops=3, causal=False)),
+    (LinearSelfAttention, LinearSelfAttentionConfig(features=4, labels=2, width=16, norm=True, clip=5.0)),
+    (LinearSelfAttention, LinearSelfAttentionConfig(features=4, labels=2, width=16, hidden=False, scratch=3)),
+]
+LINEAR = [
+    (LinearTransformer, LinearTransformerConfig(features=4, labels=2, form=form, looped=looped))
+    for form, looped in (("eq9", False), ("eq9", True), ("eq13", False))
+] + [(LinearSelfAttention, LinearSelfAttentionConfig(features=4, labels=2))]
+
+
+def contract(model, dtype, without):
+    return laws(model, dtypes=[dtype], without=without)
+
+
+CASES = [
+    law
+    for cases, without in ((CAUSAL, ["permutation", "no_pairs"]), (ENCODERS, ["no_pairs"]), (LINEAR, []))
+    for kind, config in cases
+    for dtype in (torch.float64, torch.float32)
+    for law in contract(made(kind, config, dtype), dtype, without)
+]
+
+
+@pytest.mark.parametrize("law", CASES, ids=str)
+def test_every_model_keeps_the_contract(law):
+    law()
+
+
+@pytest.mark.parametrize(("kind", "config"), CAUSAL)
+def test_a_series_is_answered_at_every_value_as_from_its_prefix(kind, config, generator):
+    model = made(kind, config.__class__(**{**vars(config), "labels": 4}))
+    x = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64)
+    whole = model.predict(Series(x, every=True))
+    each = torch.cat([model.predict(Series(x[:, :t])) for t in range(6)], 1)
+    torch.testing.assert_close(whole, each, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "config"), CAUSAL)
+def test_chains_are_answered_at_every_state_as_from_what_comes_before(kind, config, generator):
+    model = made(kind, config.__class__(**{**vars(config), "labels": 4}))
+    chains = torch.randn(2, 3, 4, 4, generator=generator, dtype=torch.float64)
+    whole = model.predict(Chains(chains)).view(2, 3, 3, 4)
+    for i in range(3):
+        for level in range(1, 4):
+            answer = model.predict(Chains(chains[:, :i], chains[:, i, :level]))
+            torch.testing.assert_close(whole[:, i, level - 1], answer[:, 0], rtol=1e-9, atol=1e-9)
+
+
+def test_an_encoder_answers_the_next_value_of_a_series_and_refuses_every_value(generator):
+    model = made(Transformer, TransformerConfig(**{**SMALL, "labels": 4}, layers=2, causal=False))
+    x = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64)
+    assert model.predict(Series(x)).shape == (2, 1, 4)
+    with pytest.raises(ValueError, match="next value"):
+        model.predict(Series(x, every=True))
+
+
+def test_forty_examples_and_a_query_are_81_tokens_and_41_predictions(generator):
+    model = AlgoFormer(AlgoFormerConfig(width=32, loops=2))
+    p = Dense(torch.randn(2, 41, 20, generator=generator), torch.randn(2, 41, 1, generator=generator))
+    assert model.tokens(p)[0].shape == (2, 81, 20)
+    assert model.predict(p).shape == (2, 41, 1)
+    other = Dense(p.x, torch.cat([p.y[:, :-1], p.y[:, -1:] + 1], 1))
+    torch.testing.assert_close(model.predict(other), model.predict(p), rtol=0, atol=0)
+
+
+def test_labels_and_inputs_are_told_apart_by_their_place_alone():
+    values, _ = AlgoFormer(AlgoFormerConfig(**{**SMALL, "labels": 1})).tokens(
+        Dense(torch.tensor([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), torch.tensor([[[9.0], [10.0]]]))
+    )
+    assert values.tolist() == [[[1, 2, 3, 4], [9, 0, 0, 0], [5, 6, 7, 8]]]
+
+
+@pytest.mark.parametrize("injection", [True, False])
+@pytest.mark.parametrize("loop_norm", [True, False])
+def test_algoformer_is_its_definition(injection, loop_norm, generator):
+    model = made(AlgoFormer, AlgoFormerConfig(**SMALL, loops=4, injection=injection, loop_norm=loop_norm))
+    x, y = (torch.randn(2, 5, k, generator=generator, dtype=torch.float64) for k in (4, 2))
+    tokens = torch.zeros(2, 9, 4, dtype=torch.float64)
+    tokens[:, 0::2], tokens[:, 1::2, :2] = x, y[:, :-1]
+    w = model.state_dict()
+    stream = tokens @ w["embed.weight"].mT + w["embed.bias"] + w["places.weight"][:9]
+    e = reference_block(stream, model.pre.blocks[0])
+    z = torch.zeros_like(e) if injection else e
+
+    def norm(v, part):
+        return nn.functional.layer_norm(v, (16,), part.weight, part.bias)
+
+    for answer in model.trace(Dense(x, y), 6):  # loops run past T
+        post = norm(reference_block(z, model.answer.stack.blocks[0]), model.answer.norm)
+        wanted = (post @ w["answer.head.weight"].mT + w["answer.head.bias"])[:, 0::2]
+        torch.testing.assert_close(answer, wanted, rtol=1e-9, atol=1e-10)
+        z = reference_block(z + e if injection else z, model.body.stack.blocks[0])
+        z = norm(z, model.body.norm) if loop_norm else z
+
+
+def reference_block(x, block):
+    """torch's own pre-LayerNorm layer with the same weights."""
+    layer = nn.TransformerEncoderLayer(
+        16,
+        2,
+        64,
+        0.0,
+        activation=lambda v: nn.functional.gelu(v, approximate="tanh"),
+        batch_first=True,
+        norm_first=True,
+        dtype=torch.float64,
+    )
+    layer.load_state_dict(
+        {
+            "self_attn.in_proj_weight": block.attention.qkv.weight,
+            "self_attn.in_proj_bias": block.attention.qkv.bias,
+            "self_attn.out_proj.weight": block.attention.out.weight,
+            "self_attn.out_proj.bias": block.attention.out.bias,
+            "linear1.weight": block.up.weight,
+            "linear1.bias": block.up.bias,
+            "linear2.weight": block.down.weight,
+            "linear2.bias": block.down.bias,
+            "norm1.weight": block.norm1.weight,
+            "norm1.bias": block.norm1.bias,
+            "norm2.weight": block.norm2.weight,
+            "norm2.bias": block.norm2.bias,
+        }
+    )
+    s = x.shape[1]
+    with torch.no_grad():
+        return layer.train()(x, nn.Transformer.generate_square_subsequent_mask(s, dtype=x.dtype))
+
+
+def test_a_block_read_at_some_tokens_gives_those_of_the_whole(generator):
+    block = made(lambda c, g: Block(c), BlockConfig(**SMALL))
+    x = torch.randn(2, 9, 16, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(block(x, None, slice(0, None, 2)), block(x, None)[:, 0::2], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["relu", "linear"])
+def test_unnormalised_attention_is_its_sum(kind, generator):
+    layer = made(lambda c, g: Attention(6, 2, kind), None)
+    x = torch.randn(1, 4, 6, generator=generator, dtype=torch.float64)
+    q, k, v = (layer.qkv(x)[0].view(4, 3, 2, 3)[:, i] for i in range(3))
+    out = torch.zeros(4, 2, 3, dtype=torch.float64)
+    for i in range(4):
+        for j in range(i + 1):
+            for h in range(2):
+                score = float((q[i, h] @ k[j, h]).detach()) / math.sqrt(3)
+                out[i, h] += (max(score, 0) if kind == "relu" else score) / (i + 1) * v[j, h]
+    torch.testing.assert_close(layer(x, None, slice(None))[0], layer.out(out.view(4, 6)), rtol=1e-10, atol=1e-10)
+
+
+def regression(generator, d=4, n=9, m=3, k=1):
+    x, queries = (torch.randn(2, c, d, generator=generator, dtype=torch.float64) for c in (n, m))
+    w = torch.randn(2, d, k, generator=generator, dtype=torch.float64)
+    return Prompt(x, x @ w + 0.1 * torch.randn(2, n, k, generator=generator, dtype=torch.float64), queries)
+
+
+def test_a_linear_transformer_with_scalar_a_is_gradient_descent_at_every_layer(generator):
+    model = made(LinearTransformer, LinearTransformerConfig(features=4, layers=6))
+    model.A.data = 0.3 * torch.eye(4, dtype=torch.float64).repeat(6, 1, 1)
+    p = regression(generator)
+    torch.testing.assert_close(model.trace(p), GradientDescent(eta=0.3, steps=6).trace(p), rtol=1e-11, atol=1e-12)
+
+
+def test_a_looped_linear_transformer_is_preconditioned_gradient_descent_past_its_loops(generator):
+    model = made(LinearTransformer, LinearTransformerConfig(features=4, layers=3, looped=True, symmetric=True))
+    a = model.A[0].detach()
+    solver = PreconditionedGradientDescent(preconditioner=(a + a.mT) / 2, eta=1.0, steps=9)
+    p = regression(generator)
+    torch.testing.assert_close(model.trace(p, 9), solver.trace(p), rtol=1e-9, atol=1e-11)
+
+
+def test_the_form_of_equation_13_is_gradient_descent_plus_plus(generator):
+    eta, gamma = (0.2, 0.3, 0.4), (0.1, 0.05, 0.2)
+    model = made(LinearTransformer, LinearTransformerConfig(features=4, layers=3, form="eq13"))
+    eye = torch.eye(4, dtype=torch.float64)
+    model.A.data = torch.stack([h * eye for h in eta])
+    model.B.data = torch.stack([g / h * eye for g, h in zip(gamma, eta, strict=True)])
+    p = regression(generator)
+    solver = GradientDescentPlusPlus(eta=eta, gamma=gamma)
+    torch.testing.assert_close(model.trace(p), solver.trace(p), rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("form", ["full", "eq9", "eq13", "u"])
+def test_a_linear_transformer_is_the_papers_matrix_formula(form, generator):
+    model = made(LinearTransformer, LinearTransformerConfig(features=4, layers=2, form=form))
+    p = regression(generator, m=1)
+    n, m = 9, np.diag([1.0] * 9 + [0.0])
+    for row in range(2):
+        z = np.zeros((5, n + 1))
+        z[:4, :n], z[:4, n], z[4, :n] = p.x[row].numpy().T, p.queries[row, 0].numpy(), p.y[row, :, 0].numpy()
+        for t in range(2):
+            if form == "full":
+                P, Q = model.P[t].detach().numpy(), model.Q[t].detach().numpy()
+            else:
+                P, Q = np.zeros((5, 5)), np.zeros((5, 5))
+                P[4, 4], Q[:4, :4] = 1, model.A[t].detach().numpy()
+                if form == "eq13":
+                    P[:4, :4] = model.B[t].detach().numpy()
+                if form == "u":
+                    P[4, :4] = model.u[t, 0].detach().numpy()
+            z = z - P @ z @ m @ (z.T @ Q @ z) / n
+        assert float(model.predict(p)[row, 0, 0]) == pytest.approx(-z[4, n], rel=1e-10)
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+@pytest.mark.parametrize("mean", [True, False])
+def test_linear_self_attention_is_its_sum_over_heads_and_keys(hidden, mean, generator):
+    config = LinearSelfAttentionConfig(
+        features=4, layers=2, heads=2, width=6, scratch=1, hidden=hidden, mean=mean, clip=0.5
+    )
+    model = made(LinearSelfAttention, config)
+    p = regression(generator, m=2)
+    for row in range(2):
+        for query in range(2):
+            tokens = torch.zeros(10, 6, dtype=torch.float64)
+            tokens[:9, 1:5], tokens[:9, 5:], tokens[9, 1:5] = p.x[row], p.y[row], p.queries[row, query]
+            h = model.embed(tokens)
+            keys = 9 if hidden else 10
+            for layer in model.layers:
+                q, k, v = (layer.qkv(h).view(10, 3, 2, 3)[:, i] for i in range(3))
+                scores = torch.einsum("jhc,ihc->hji", q, k)[:, :, :keys] / math.sqrt(3)
+                out = torch.einsum("hji,ihc->jhc", scores, v[:keys]) / (keys if mean else 1)
+                h = (h + layer.out(out.reshape(10, 6))).clamp(-0.5, 0.5)
+            torch.testing.assert_close(model.predict(p)[row, query], model.head(h[9]), rtol=1e-9, atol=1e-11)
+
+
+def test_a_compiled_gradient_descent_loads_into_linear_self_attention_and_trains_on(generator):
+    """The one-layer construction P = -eta E_yy, Q = E_xx (von Oswald et al. 2023), loaded by name."""
+    model = made(LinearSelfAttention, LinearSelfAttentionConfig(features=4, layers=3, heads=1))
+    weights = model.state_dict()
+    for t in range(3):
+        weights[f"layers.{t}.P"] = torch.zeros(1, 5, 5, dtype=torch.float64)
+        weights[f"layers.{t}.Q"] = torch.zeros(1, 5, 5, dtype=torch.float64)
+        weights[f"layers.{t}.P"][0, 4, 4] = -0.25
+        weights[f"layers.{t}.Q"][0, :4, :4] = torch.eye(4)
+    model.load_state_dict(weights)
+    p = regression(generator)
+    torch.testing.assert_close(model.trace(p), GradientDescent(eta=0.25, steps=3).trace(p), rtol=1e-11, atol=1e-12)
+    model(p).square().sum().backward()
+    assert all(bool(v.grad.any()) for v in model.parameters())
+
+
+def test_the_sizes_are_those_of_the_papers():
+    def used(model, *without):
+        return sum(v.numel() for name, v in model.named_parameters() if not name.startswith(without or "-"))
+
+    assert used(Transformer(TransformerConfig()), "places") == pytest.approx(9.48e6, rel=1e-3)  # Yang et al. print it
+    assert used(Looped(LoopedConfig()), "places") == pytest.approx(0.79e6, rel=0.01)
+    assert used(LSTM(LSTMConfig())) == pytest.approx(5.3e6, rel=0.01)  # Fu et al.
+
+
+def test_the_first_weights_are_a_function_of_the_generator():
+    def first(seed):
+        return AlgoFormer(AlgoFormerConfig(**SMALL), torch.Generator().manual_seed(seed)).embed.weight
+
+    assert torch.equal(first(1), first(1))
+    assert not torch.equal(first(1), first(2))
+
+
+def test_results_say_which_variant():
+    assert AlgoFormer(AlgoFormerConfig(**SMALL)).variant == "AlgoFormer + injection"
+    assert "equation 2" in AlgoFormer(AlgoFormerConfig(**SMALL, injection=False)).variant
+
+
+@pytest.mark.parametrize(("kind", "config"), CAUSAL + ENCODERS + LINEAR)
+def test_models_save_and_load_as_folders_without_a_network(kind, config, tmp_path, generator, capsys):
+    model = made(kind, config)
+    model.save_pretrained(tmp_path)
+    assert {"config.json", "model.safetensors"} <= {f.name for f in tmp_path.iterdir()}
+    twin = kind.from_pretrained(tmp_path)
+    assert twin.config == config and not twin.training
+    p = regression(generator, k=2)
+    assert torch.equal(twin.predict(p), model.predict(p))
+    assert capsys.readouterr().out == ""
+
+
+def test_weights_of_another_config_are_refused_by_name(tmp_path):
+    AlgoFormer(AlgoFormerConfig(**SMALL)).save_pretrained(tmp_path)
+    about = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**about, "width": 32}))
+    with pytest.raises(ValueError, match=r"must hold .* as the config says"):
+        AlgoFormer.from_pretrained(tmp_path)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(ValueError, match=r"config\.json"):
+        AlgoFormer.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"width": 15}, "multiple of heads"),
+        ({"heads": 0}, "heads must be at least 1"),
+        ({"attention": "sigmoid"}, "attention must be one of"),
+        ({"dropout": 1.0}, "dropout must be below 1"),
+        ({"loop": 0}, "loop must be at least 1"),
+        ({"positions": -1}, "positions must be at least 0"),
+    ],
+)
+def test_a_bad_config_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        AlgoFormerConfig(**{**SMALL, **change})
+
+
+def test_a_prompt_that_does_not_fit_is_refused(generator):
+    model = AlgoFormer(AlgoFormerConfig(**SMALL))
+    x, y = torch.randn(1, 20, 4, generator=generator), torch.randn(1, 20, 2, generator=generator)
+    with pytest.raises(ValueError, match="positions must be at least the prompt's 39 tokens; got 32"):
+        model.predict(Dense(x, y))
+    with pytest.raises(ValueError, match="at most 4 features; got 5"):
+        model.predict(Dense(torch.randn(1, 3, 5), y[:, :3]))
+    with pytest.raises(ValueError, match="must have 2 labels; got 1"):
+        model.predict(Dense(x[:, :3], y[:, :3, :1]))
+    with pytest.raises(ValueError, match=r"must be torch\.float32 on cpu"):
+        model.predict(Dense(x[:, :3].double(), y[:, :3].double()))
+
+
+def test_fewer_features_are_padded_with_zeros(generator):
+    model = made(AlgoFormer, AlgoFormerConfig(**SMALL, loops=2))
+    x, y = (torch.randn(2, 5, k, generator=generator, dtype=torch.float64) for k in (3, 2))
+    wide = torch.cat([x, torch.zeros(2, 5, 1, dtype=torch.float64)], 2)
+    torch.testing.assert_close(model.predict(Dense(x, y)), model.predict(Dense(wide, y)), rtol=0, atol=0)
+
+
+def test_dropout_changes_training_and_not_evaluation(generator):
+    model = Transformer(TransformerConfig(**SMALL, layers=1, dropout=0.5)).train()
+    p = Dense(torch.randn(2, 5, 4, generator=generator), torch.randn(2, 5, 2, generator=generator))
+    assert not torch.equal(model(p), model(p))
+    model.eval()
+    assert torch.equal(model(p), copy.deepcopy(model)(p))
