@@ -114,6 +114,16 @@ def test_the_models_contain_each_other(generator):
         assert float(matrix_loops(a[0] * eye, n, 3)) == pytest.approx(float(scalar_loops(a[0], d, n, 3)), rel=1e-12)
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_the_promise_of_symmetry_changes_neither_loss_nor_its_symmetric_gradient(generator, depth):
+    C, A = covariance(generator, 3), randn(generator, depth, 3, 3) * 0.2
+    A = (A + A.mT).requires_grad_()
+    values = [matrix_layers(A, 5, C, symmetric=promise) for promise in (False, True)]
+    gradients = [torch.autograd.grad(value, A)[0] for value in values]
+    assert torch.allclose(*values, rtol=1e-12)
+    assert torch.allclose(*(g + g.mT for g in gradients), rtol=1e-9)
+
+
 @given(st.integers(0, 10**6), st.integers(1, 3))
 @settings(max_examples=15, deadline=None)
 def test_the_covariance_disappears_by_whitening(seed, depth):
@@ -223,6 +233,7 @@ def test_sums_that_lost_their_digits_are_refused_and_rationals_are_offered():
         (lambda: matrix_layers(EYE.expand(4, 5, 5), 20), "exact up to depth 3; got 4: use `sampled`"),
         (lambda: matrix_loops(EYE, 20, 4), "exact up to depth 3; got 4: use `sampled`"),
         (lambda: symmetric_loops(EYE, 20, 9), "exact up to depth 8; got 9: use `sampled`"),
+        (lambda: matrix_layers(EYE.roll(1, 0)[None], 20, symmetric=True), "A must be symmetric, as promised"),
         (lambda: symmetric_loops(EYE.roll(1, 0), 20, 2), "A must be symmetric"),
         (lambda: scalar_gdpp([1] * 4, [1] * 4, 2, 2), "exact up to depth 3; got 4"),
         (lambda: scalar_gdpp([1, 1], [], 2, 2), "b must have 2 entries"),

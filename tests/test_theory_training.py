@@ -41,7 +41,7 @@ def test_three_layers_reach_the_optimum_from_five_random_starts():
         U, _ = torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64, generator=g))
         C = symmetrise(U.T * torch.tensor([1, 1, 0.25, 0.0625, 1], dtype=torch.float64) @ U)
         start = torch.randn(3, 5, 5, dtype=torch.float64, generator=g)
-        A = symmetrise(minimise(lambda A, C=C: matrix_layers(symmetrise(A), 20, C), start))
+        A = symmetrise(minimise(lambda A, C=C: matrix_layers(symmetrise(A), 20, C, symmetric=True), start))
         assert float(matrix_layers(A, 20, C)) - float(best.loss) < 1e-10
         whitened = A @ C  # similar to Sigma^1/2 A Sigma^1/2: a_l I in some order of the layers
         scales = whitened.diagonal(dim1=1, dim2=2).mean(1).sort().values

@@ -53,11 +53,12 @@ def fractions(value: Any) -> np.ndarray:
     return np.array([Fraction(v) for v in raw.flat], dtype=object).reshape(raw.shape)
 
 
-def symmetric(M: Any) -> bool:
-    """Whether M = M', up to rounding where there is any."""
+def is_symmetric(M: Any) -> bool:
+    """Whether M, or every matrix of a stack, is its transpose, up to rounding where there is any."""
     if isinstance(M, Tensor):
-        return bool(((M - M.mT).abs() <= 1e-12 * M.abs().max()).all())
-    return bool((M == M.T).all())
+        M = M.detach()
+        return bool(((M - M.mT).abs() <= 1e-12 * M.abs().amax()).all()) if M.numel() else True
+    return bool((M.swapaxes(-1, -2) == M).all())
 
 
 def covariance_matrix(value: Any, like: Any = None) -> Any:
@@ -67,7 +68,7 @@ def covariance_matrix(value: Any, like: Any = None) -> Any:
     C = array("covariance", value, 2)
     if like is not None and (isinstance(C, Tensor) != isinstance(like, Tensor) or C.shape != tuple(like.shape[-2:])):
         raise ValueError(f"covariance must be {tuple(like.shape[-2:])} in the arithmetic of A; got {tuple(C.shape)}")
-    if C.shape[0] != C.shape[1] or not symmetric(C):
+    if C.shape[0] != C.shape[1] or not is_symmetric(C):
         raise ValueError("covariance must be symmetric")
     if not positive(C):
         raise ValueError("covariance must be positive definite")

@@ -27,7 +27,7 @@ from torch import Tensor
 from algoformer.checks import whole
 from algoformer.theory import quadrature
 from algoformer.theory.moments import DEPTH, Wishart, white
-from algoformer.theory.numbers import Array, Number, array, covariance_matrix, eye, symmetric, trace, unit
+from algoformer.theory.numbers import Array, Number, array, covariance_matrix, eye, is_symmetric, trace, unit
 from algoformer.theory.words import table
 
 KEPT = 6  # fewer digits than this and a float64 sum is refused
@@ -105,14 +105,20 @@ def scalar_gdpp(a: Array, b: Array, d: int, n: int) -> Number:
     return _mean(_times(R, R), d, n)
 
 
-def matrix_layers(A: Array, n: int, covariance: Array | None = None) -> Number:
-    """The loss of up to three layers with full matrices A_l, symmetric or not."""
+def matrix_layers(A: Array, n: int, covariance: Array | None = None, *, symmetric: bool = False) -> Number:
+    """The loss of up to three layers with full matrices A_l.
+
+    `symmetric` promises that every A_l is: the loss is the same, found with fewer terms, and its gradient is the one
+    within the symmetric matrices.
+    """
     stack = array("A", A, 3)
+    if symmetric and not is_symmetric(stack):
+        raise ValueError("A must be symmetric, as promised")
     depth = len(stack)
     if depth > 3:
         raise ValueError(f"layers with full matrices are exact up to depth 3; got {depth}: use `sampled`")
     C, u = covariance_matrix(covariance, like=stack), unit(stack, n)
-    words, factors, powers, counts = table(depth)
+    words, factors, powers, counts = table(depth, symmetric)
     letters = {i: stack[i] @ C for i in range(depth)} | {~i: stack[i].T @ C for i in range(depth)}
     product: dict[tuple[int, ...], Any] = {(): eye(C)} | {(i,): letter for i, letter in letters.items()}
 
@@ -131,10 +137,10 @@ def matrix_layers(A: Array, n: int, covariance: Array | None = None) -> Number:
 
 
 def symmetric_loops(A: Array, n: int, loops: int, covariance: Array | None = None) -> Number:
-    """The loss of up to eight layers that share one symmetric matrix A."""
+    """The loss of up to eight layers that share one symmetric matrix A; its gradient is the one within those."""
     G = array("A", A, 2)
     _loops(loops, DEPTH, "a symmetric matrix")
-    if not symmetric(G):
+    if not is_symmetric(G):
         raise ValueError("A must be symmetric here; `matrix_loops` takes any")
     C = covariance_matrix(covariance, like=G)
     power, traces = eye(C), [trace(eye(C))]

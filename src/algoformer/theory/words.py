@@ -9,7 +9,7 @@ samples) and the gaps B_i into cycles (each a trace, where a gap passed backward
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
@@ -30,15 +30,16 @@ class Table(NamedTuple):
 
 
 @lru_cache
-def table(layers: int) -> Table:
-    """E |prod_l (I - W C_l)|_F^2 over the layers, as trace monomials with equal ones collected."""
+def table(layers: int, symmetric: bool = False) -> Table:
+    """E |prod_l (I - W C_l)|_F^2 over the layers, as trace monomials with equal ones collected.
+
+    Where every C_l is symmetric a letter is its own transpose, and fewer monomials differ.
+    """
     total: Counter[tuple[tuple[Word, ...], int]] = Counter()
     subsets = [s for size in range(layers + 1) for s in combinations(range(layers), size)]
     for left in subsets:
         for right in subsets:
-            gaps = _gaps(left, right)
-            for key, count in _moment(gaps).items():
-                total[key] += (-1) ** len(gaps) * count
+            _add_moment(total, _gaps(left, right), symmetric)
     rows = [(key, count) for key, count in total.items() if count]
     words = sorted({word for (monomial, _), _ in rows for word in monomial}, key=lambda w: (len(w), w))
     index = {word: i for i, word in enumerate(words)}
@@ -57,50 +58,67 @@ def _gaps(left: tuple[int, ...], right: tuple[int, ...]) -> list[Word]:
     return [*ahead[:-1], ahead[-1] + back[0], *back[1:], ()]
 
 
-def _moment(gaps: list[Word]) -> Counter[tuple[tuple[Word, ...], int]]:
-    """{(traces, power of 1/n): count} of E tr(W B_1 ... W B_m); leg 2i is left and leg 2i + 1 right of the i-th W."""
+def _add_moment(total: Counter[tuple[tuple[Word, ...], int]], gaps: list[Word], symmetric: bool) -> None:
+    """Add (-1)^m E tr(W B_1 ... W B_m) as {(traces, power of 1/n): count}."""
     m = len(gaps)
     if m == 0:
-        return Counter({(((),), 0): 1})
-    total: Counter[tuple[tuple[Word, ...], int]] = Counter()
-    for partner in _pairings(list(range(2 * m))):
-        traces = []
-        for cycle in _cycles(partner, {2 * i + 1: (2 * i + 2) % (2 * m) for i in range(m)}):
-            word: Word = ()
-            for leg in cycle:  # the legs from which the cycle enters a gap
-                word += gaps[leg // 2] if leg % 2 else tuple(~c for c in reversed(gaps[(leg // 2 - 1) % m]))
-            traces.append(_canonical(word))
-        loops = len(_cycles(partner, {2 * i: 2 * i + 1 for i in range(m)}))
-        total[tuple(sorted(traces)), m - loops] += 1
-    return total
-
-
-def _pairings(legs: list[int]) -> Iterator[dict[int, int]]:
-    if not legs:
-        yield {}
+        total[((),), 0] += 1
         return
-    first, *rest = legs
-    for i, other in enumerate(rest):
-        for pairing in _pairings(rest[:i] + rest[i + 1 :]):
-            pairing[first], pairing[other] = other, first
-            yield pairing
+    through = {leg: gaps[leg // 2] if leg % 2 else _transpose(gaps[(leg // 2 - 1) % m]) for leg in range(2 * m)}
+    known: dict[tuple[int, ...], Word] = {}
+    for cycles, power in _pairings(m):
+        traces = []
+        for cycle in cycles:
+            if cycle not in known:
+                word: Word = sum((through[leg] for leg in cycle), ())
+                known[cycle] = _canonical(tuple(max(c, ~c) for c in word) if symmetric else word, symmetric)
+            traces.append(known[cycle])
+        total[tuple(sorted(traces)), power] += (-1) ** m
 
 
-def _cycles(partner: dict[int, int], edges: dict[int, int]) -> list[list[int]]:
+@lru_cache
+def _pairings(m: int) -> list[tuple[list[tuple[int, ...]], int]]:
+    """For every pairing of the legs of m matrices: its cycles of gaps, and m less its loops.
+
+    Leg 2i is left and leg 2i + 1 right of the i-th W. A cycle is named by the legs from which it enters a gap.
+    """
+    found = []
+    partner = [0] * (2 * m)
+
+    def fill(legs: list[int]) -> None:
+        if not legs:
+            loops = len(_cycles(partner, lambda leg: leg ^ 1))
+            found.append((_cycles(partner, lambda leg: (leg + (1 if leg % 2 else -1)) % (2 * m)), m - loops))
+            return
+        first, *rest = legs
+        for i, other in enumerate(rest):
+            partner[first], partner[other] = other, first
+            fill(rest[:i] + rest[i + 1 :])
+
+    fill(list(range(2 * m)))
+    return found
+
+
+def _cycles(partner: list[int], across: Callable[[int], int]) -> list[tuple[int, ...]]:
     """The closed walks that alternate between edges and pairs, as the legs from which they enter an edge."""
-    across = edges | {b: a for a, b in edges.items()}
-    open_, cycles = set(across), []
-    while open_:
-        leg, cycle = min(open_), []
-        while leg in open_:
-            open_ -= {leg, across[leg]}
+    seen, cycles = [False] * len(partner), []
+    for start in range(len(partner)):
+        leg, cycle = start, []
+        while not seen[leg]:
+            other = across(leg)
+            seen[leg] = seen[other] = True
             cycle.append(leg)
-            leg = partner[across[leg]]
-        cycles.append(cycle)
+            leg = partner[other]
+        if cycle:
+            cycles.append(tuple(cycle))
     return cycles
 
 
-def _canonical(word: Word) -> Word:
-    """The least of the words with the same trace: rotations, and the transpose read backwards."""
-    back = tuple(~c for c in reversed(word))
-    return min((w[i:] + w[:i] for w in (word, back) for i in range(len(w))), default=())
+def _transpose(word: Word) -> Word:
+    return tuple(~c for c in reversed(word))
+
+
+def _canonical(word: Word, symmetric: bool) -> Word:
+    """The least of the words with the same trace: rotations, and the transpose."""
+    turned = (word, word[::-1] if symmetric else _transpose(word))
+    return min((w[i:] + w[:i] for w in turned for i in range(len(w))), default=())
