@@ -272,10 +272,9 @@ class _Lowering:
             raise Unsupported(f"{i}: softmax attention needs a {'sink' if isinstance(i, Copy) else 'dump'}")
         self._hold_dump(i, dump, valued, support)
         mark = self.indicator((dump,), i)
-        pairs += [(_FAR * mark, form) for form in self.silent(i, support)]
+        pairs += [(_FAR * self._rest(mark, i, valued, support), form) for form in self.silent(i, support)]
         if isinstance(i, Copy):
-            sunk = _FAR * mark - _SINK[self.dtype] * mark
-            return [self._rows([(i.key, -_FAR * i.query), (sunk, one), *pairs], 1.0)]
+            return [self._rows([(i.key, -_FAR * i.query), (-_SINK[self.dtype] * mark, one), *pairs], 1.0)]
         s, log_count = self.scales(i), self._log_count(i, dump)
         dumped = s.dump * mark if log_count is None else s.dump * mark + log_count
         gain = math.exp(s.dump)
@@ -346,7 +345,8 @@ class _Lowering:
         """Pairs (key form, query form) that sink the score of every token that is no key and is not 0 anyway."""
         one, keys = self.one(i), frozenset(groups(i.keys))
         if isinstance(i, Copy):  # also the tokens of unseen pairs: an empty code matches everything
-            return [((-_FAR) * (one - self.indicator(groups(i.keys), i)), one)]
+            left = groups(i.keys) if self.attention == "relu" else (*groups(i.keys), i.sink or "")
+            return [(-_FAR * (one - self.indicator(left, i)), one)]
         dump = {i.dump} if self.attention == "softmax" else set()
         free = frozenset(self.program.encoder.names) - keys - dump
         form = self._cover(free & valued, free)
@@ -406,6 +406,16 @@ class _Lowering:
             raise Unsupported(f"{i}: a mean needs as many {dump} as keys, or the logarithm of their number")
         if not i.mean and track[dump] != "blank":
             raise Unsupported(f"{i}: a sum needs a dump of one token; {dump} has one for each of {track[dump]}")
+
+    def _rest(self, mark: Form, i: Mac | Copy, valued: frozenset[str], support: Support) -> Form:
+        """What queries that receive nothing attend to: the dump; in a causal layer a blank, which all can see."""
+        if not self.program.causal:
+            return mark
+        blanks = {g.name for g in self.program.encoder.groups if g.track == "blank"}
+        free = blanks - valued - nonzero(i.key, support)
+        if not free:
+            raise Unsupported(f"{i}: a causal layer needs a blank first token for those that must not receive")
+        return self.indicator((sorted(free)[0],), i)
 
     def _log_count(self, i: Mac, dump: str) -> Form | None:
         if not i.mean:
