@@ -36,6 +36,12 @@ class _Commands(TyperGroup):
             raise typer.Exit(2) from error
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(algoformer.__version__)
+        raise typer.Exit
+
+
 app = typer.Typer(
     cls=_Commands,
     help="Transformers that run algorithms in context: build them, train them, dissect them, solve with them.",
@@ -49,12 +55,11 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on s
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_version)
+    ] = False,
 ) -> None:
     """Options before the command."""
-    if version:
-        print(algoformer.__version__)
-        raise typer.Exit
 
 
 @app.command(name="list")

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from algoformer.algorithm import Algorithm
 from algoformer.provenance import provenance
-from algoformer.report.page import COLOURS, Section, axes, figure, page, table
+from algoformer.report.page import COLOURS, Section, axes, figure, legend, page, table
 from algoformer.solvers import (
     ConjugateGradient,
     GradientDescent,
@@ -25,22 +26,24 @@ from algoformer.solvers import (
 from algoformer.tasks import HalfAndHalf, LinearRegression
 
 Progress = Callable[[int, int, str], None]
-Rows = list[list[Any]]
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """A section of the page, a table for the terminal, and the numbers of both."""
+    """A picture and a table, with the words around them."""
 
-    section: Section
+    name: str
     title: str
+    text: str
+    picture: Figure
+    caption: str
     columns: list[str]
-    rows: Rows
+    rows: list[list[Any]]
 
     @property
-    def numbers(self) -> list[dict[str, Any]]:
-        """The rows with their columns' names."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+    def section(self) -> Section:
+        """The chapter on the page."""
+        return Section(self.title, self.text, [figure(self.picture, self.caption), table(self.columns, self.rows)])
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,21 @@ class Result:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """All numbers, with where they come from."""
-        return {c.section.title: c.numbers for c in self.chapters} | {"provenance": provenance()}
+        """All tables by the name of their chapter, with where they come from."""
+        tables = {c.name: [dict(zip(c.columns, row, strict=True)) for row in c.rows] for c in self.chapters}
+        return tables | {"provenance": provenance()}
 
 
 def run(out: Path, *, seed: int = 0, progress: Progress | None = None) -> Result:
-    """Write `out`/index.html and give what it shows."""
+    """Write `out`/index.html and a picture for each chapter, and give what they show."""
+    out.mkdir(parents=True, exist_ok=True)
+    report = progress or (lambda done, total, what: None)
     chapters: list[Chapter] = []
     for i, (what, chapter) in enumerate(CHAPTERS):
-        if progress:
-            progress(i, len(CHAPTERS), what)
+        report(i, len(CHAPTERS), what)
         chapters.append(chapter(torch.Generator().manual_seed(seed)))
-    if progress:
-        progress(len(CHAPTERS), len(CHAPTERS), "done")
+        chapters[-1].picture.savefig(out / f"{chapters[-1].name}.png", dpi=160, bbox_inches="tight")
+    report(len(CHAPTERS), len(CHAPTERS), "done")
     origin = provenance()
     html = page(
         "Algorithms in context",
@@ -73,7 +78,6 @@ def run(out: Path, *, seed: int = 0, progress: Progress | None = None) -> Result
         [c.section for c in chapters],
         f"Seed {seed}, commit {origin['commit']}, torch {origin['versions']['torch']}, {origin['device']}.",
     )
-    out.mkdir(parents=True, exist_ok=True)
     target = out / "index.html"
     draft = target.with_suffix(".tmp")
     draft.write_text(html, encoding="utf-8")
@@ -94,7 +98,7 @@ def _race(g: torch.Generator) -> Chapter:
         "isotropic inputs": LinearRegression(),
         "condition number 100": LinearRegression(covariance=HalfAndHalf()),
     }
-    fig, panels = axes(9.5, 3.9, columns=2)
+    fig, panels = axes(10.5, 3.9, columns=2)
     steps: dict[str, list[str]] = {name: [] for name in racers}
     for ax, (title, task) in zip(panels, problems.items(), strict=True):
         sample = task.sample(256, g, torch.float64)
@@ -104,17 +108,17 @@ def _race(g: torch.Generator) -> Chapter:
             steps[name] += [_first(error, eps) for eps in (1e-2, 1e-6)]
         ax.set(title=title, xlabel="step", ylim=(1e-13, 3), xlim=(0, 60))
     panels[0].set_ylabel("error / zero predictor's")
-    panels[1].legend(fontsize=8.5, loc="lower right")
-    columns = ["solver", "isotropic: to 1e-2", "to 1e-6", "condition 100: to 1e-2", "to 1e-6"]
-    rows: Rows = [[name, *found] for name, found in steps.items()]
-    text = (
+    legend(fig, panels[0])
+    return Chapter(
+        "race",
+        "A race, step by step",
         "256 noiseless linear problems with 40 examples in 20 dimensions. First-order methods need steps in proportion "
         "to the condition number or its root, Newton's iteration in proportion to its logarithm (Fu et al. 2024; "
-        "Giannou et al. 2024)."
-    )
-    picture = figure(fig, "Squared error after each step, relative to the zero predictor; mean over 256 prompts.")
-    return Chapter(
-        Section("A race, step by step", text, [picture, table(columns, rows)]), "Steps to an error", columns, rows
+        "Giannou et al. 2024).",
+        fig,
+        "Squared error after each step, relative to the zero predictor; mean over 256 prompts.",
+        ["steps to", "1e-2, isotropic", "1e-6, isotropic", "1e-2, condition 100", "1e-6, condition 100"],
+        [[name, *found] for name, found in steps.items()],
     )
 
 
@@ -128,24 +132,26 @@ def _contexts(g: torch.Generator) -> Chapter:
         "gradient descent, 12 steps": GradientDescent(steps=12),
         "3 nearest neighbours": NearestNeighbours(),
     }
-    fig, (ax,) = axes(7.6, 4.0)
-    rows: Rows = []
+    fig, (ax,) = axes(8.6, 4.0)
+    rows: list[list[Any]] = []
     for (name, racer), colour in zip(racers.items(), COLOURS, strict=False):
         answers = racer.predict(sample.prompt)
         error = (answers - sample.truth.clean).square().mean((0, 2)) / sample.truth.clean.square().mean()
         ax.plot(error, color=colour, label=name)
         rows.append([name, *(float(error[n]) for n in (5, 10, 20, 40))])
     ax.set(xlabel="examples in the prompt", ylabel="error / zero predictor's", ylim=(0, 2), xlim=(0, 40))
-    ax.legend(fontsize=9)
-    columns = ["solver", "5 examples", "10", "20", "40"]
-    text = (
+    legend(fig, ax)
+    return Chapter(
+        "context",
+        "How much context is enough",
         f"Solvers asked at every prefix of a prompt with label noise {noise}: one `Dense` prompt, 41 answers. Least "
         "squares suffers most where there are as many examples as dimensions; an iteration stopped early is a kind of "
-        "ridge."
+        "ridge.",
+        fig,
+        "Error of the clean label against the number of examples; mean over 256 prompts.",
+        ["error with", "5 examples", "10", "20", "40"],
+        rows,
     )
-    picture = figure(fig, "Error of the clean label against the number of examples; mean over 256 prompts.")
-    title = "Error by context length"
-    return Chapter(Section("How much context is enough", text, [picture, table(columns, rows)]), title, columns, rows)
 
 
 CHAPTERS: list[tuple[str, Callable[[torch.Generator], Chapter]]] = [

@@ -25,7 +25,7 @@ body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 54rem; background: 
 h1 { line-height: 1.2; margin: .5rem 0 }
 h2 { margin: 2.5rem 0 .5rem; padding-top: 1rem; border-top: 1px solid var(--line) }
 p.lead { font-size: 1.15rem; color: var(--soft); margin-top: 0 } code { background: var(--card); padding: .1em .3em }
-figure { margin: 1.2rem 0 } figure svg { width: 100%; height: auto }
+figure { margin: 1.2rem 0; overflow-x: auto } figure svg { width: 100%; min-width: 32rem; height: auto }
 figcaption { color: var(--soft); font-size: .92rem }
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-size: .92rem; min-width: 60% }
 th, td { text-align: right; padding: .3rem .7rem; border-bottom: 1px solid var(--line) }
@@ -89,6 +89,13 @@ def axes(width: float = 7.2, height: float = 4.0, columns: int = 1) -> tuple[Fig
     with rc_context(style):
         fig = Figure(figsize=(width, height), layout="constrained")
         return fig, list(fig.subplots(1, columns, squeeze=False)[0])
+
+
+def legend(fig: Figure, ax: Any) -> None:
+    """The key of one panel, beside the figure."""
+    fig.legend(
+        *ax.get_legend_handles_labels(), loc="outside right center", frameon=False, labelcolor="#010101", fontsize=9
+    )
 
 
 def show(value: Any) -> str:

@@ -1,0 +1,39 @@
+"""The code blocks of the README and the docs run, each page from top to bottom in one namespace."""
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: Path) -> list[tuple[int, str]]:
+    text = page.read_text()
+    return [(text[: found.start(1)].count("\n"), found.group(1)) for found in FENCE.finditer(text)]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    module = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)  # where pickle looks for what the page defines
+    for line, code in blocks(page):
+        exec(compile("\n" * line + code, str(page), "exec", dont_inherit=True), module.__dict__)
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    missing = [page.name for page in PAGES[1:] if f" {page.name}\n" not in navigation]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_between_pages_lead_somewhere(page: Path):
+    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text())
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert not missing
