@@ -47,6 +47,10 @@ def numbers(*shape, dtype=torch.float64):
             lambda: Prompt(numbers(2, 5, 3), numbers(2, 5, 1), torch.full((2, 1, 3), torch.inf, dtype=torch.float64)),
             r"queries must be finite; got inf at \(0, 0, 0\)",
         ),
+        (
+            lambda: Dense(numbers(2, 5, 3), numbers(2, 5, 1).to("meta")),
+            "y must be torch.float64 on cpu as x is; got torch.float64 on meta",
+        ),
         (lambda: Dense(numbers(2, 5, 3), numbers(2, 5, 1) * torch.nan), r"y must be finite; got nan at \(0, 0, 0\)"),
         (lambda: Series(numbers(2, 5)), r"x must be \(b, n, d\); got \(2, 5\)"),
         (lambda: Chains(numbers(2, 3, 1, 4)), "a chain must have at least 2 states; got 1"),
