@@ -110,10 +110,9 @@ def ours(
     repeats: int,
     steps: int,
     *,
-    whole: bool = False,
     profile: bool = False,
 ) -> dict[str, Any]:
-    """Our step, data included; `whole` compiles the loss as one piece instead of the model's regions."""
+    """Our step, data included."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -121,14 +120,56 @@ def ours(
     step = Step(model, TASK, config, device)
     data = Data(TASK, config, device, torch.float32, padded=step.graphs)
     size = Size(None, None, model.steps)
-    if whole:
-        step.loss = torch.compile(step.loss, dynamic=False)  # type: ignore[method-assign]
-    with settings(step.precision, False, device), compiled(model, step.fast and not whole):
+    with settings(step.precision, False, device), compiled(model, step.fast):
         out: dict[str, Any] = timed(lambda i: step(i, data.batch(i, size), size.loops), device, repeats, steps, warm=10)
         if profile:
             out["kernels"] = kernels(lambda i: step(i, data.batch(i, size), size.loops))
     if device.type == "cuda":
         out["memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
+    return out
+
+
+def attention(device: torch.device) -> dict[str, float]:
+    """Microseconds of causal attention at the default sizes, forward and forward + backward: the library's and ours."""
+    from algoformer.models import kernels as K
+
+    qkv = torch.randn(64, 81, 768, device=device, dtype=torch.bfloat16, requires_grad=True)
+    g = torch.randn(64, 81, 256, device=device, dtype=torch.bfloat16)
+
+    def library(x: Tensor) -> Tensor:
+        q, k, v = x.view(64, 81, 3, 8, 32).permute(2, 0, 3, 1, 4).unbind(0)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(64, 81, 256)
+
+    exact = qkv.detach().double().requires_grad_()
+    wanted = library(exact)
+    (gradient,) = torch.autograd.grad(wanted, exact, g.double())
+    out: dict[str, float] = {}
+    for name, f in (("library", library), ("kernel", lambda x: K.short_attention(x, 8))):
+        o = f(qkv)
+        (d,) = torch.autograd.grad(o, qkv, g)
+        out[f"{name}_error"] = float((o - wanted).norm() / wanted.norm())
+        out[f"{name}_gradient_error"] = float((d - gradient).norm() / gradient.norm())
+        for part, run_once in (
+            ("forward", lambda f=f: f(qkv.detach())),
+            ("both", lambda f=f: torch.autograd.grad(f(qkv), qkv, g)),
+        ):
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                for _ in range(3):
+                    run_once()
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=stream):
+                    for _ in range(20):
+                        run_once()
+                once = timed(lambda _, graph=graph: graph.replay(), device, 3, 20, 3)
+            out[f"{name}_{part}_us"] = 1000 * once["best"] / 20
+    for warps in (2, 4, 8):
+        K.WARPS = warps
+        once = timed(lambda _: K.short_attention_backward(qkv.detach(), g, 8), device, 3, 200, 10)
+        out[f"backward_{warps}_warps_us"] = 1000 * once["best"]
+        once = timed(lambda _: K.short_attention(qkv.detach(), 8), device, 3, 200, 10)
+        out[f"forward_{warps}_warps_us"] = 1000 * once["best"]
+    K.WARPS = 4
     return out
 
 
@@ -195,23 +236,24 @@ def equality(config: TrainConfig, device: torch.device) -> dict[str, float]:
         other = Step(plain, TASK, replace(config, fast=False), device)
         wanted = other.update(data.batch(8, size), size.loops)
         slow = [v.grad.clone() for v in other.weights]
-        # How far rounding alone moves the plain path: the same step with the prompts in another order.
+    with settings("fp32", False, device):  # both paths round: how far is each from float32?
         third = made(AlgoFormerConfig(), device)
         third.load_state_dict(before)
-        again = Step(third, TASK, replace(config, fast=False), device)
-        batch = data.batch(8, size)
-        order = torch.arange(config.batch - 1, -1, -1, device=device)
-        again.update(batch._replace(prompt=batch.prompt[order], target=batch.target[order]), size.loops)
-        moved = [v.grad.clone() for v in again.weights]
-    total = torch.stack([g.norm() for g in slow]).norm()
+        again = Step(third, TASK, replace(config, fast=False, precision="fp32"), device)
+        again.update(data.batch(8, size), size.loops)
+        exact = [v.grad.clone() for v in again.weights]
+
+    def apart(one: list[Tensor], other: list[Tensor]) -> float:
+        total = torch.stack([g.norm() for g in other]).norm()
+        return float(torch.stack([(f - s).norm() for f, s in zip(one, other, strict=True)]).norm() / total)
+
     return {
         "captured": float(len(step.captured)),
         "loss": float((row[0] - wanted[0]).abs() / wanted[0]),
-        "gradient": float(torch.stack([(f - s).norm() for f, s in zip(fast, slow, strict=True)]).norm() / total),
+        "gradient": apart(fast, slow),
         "worst_weight": max(float((f - s).norm() / s.norm()) for f, s in zip(fast, slow, strict=True)),
-        "rounding_gradient": float(
-            torch.stack([(f - s).norm() for f, s in zip(moved, slow, strict=True)]).norm() / total
-        ),
+        "fast_to_fp32": apart(fast, exact),
+        "plain_to_fp32": apart(slow, exact),
     }
 
 
@@ -250,6 +292,7 @@ def run(
     budget: float = 500.0,
     save: Save | None = None,
     config: TrainConfig = CONFIG,
+    only: list[str] | None = None,
 ) -> dict[str, Any]:
     """Every number of `algoformer bench train`; a part that would begin after the budget is left out by name."""
     begin = time.perf_counter()
@@ -275,19 +318,21 @@ def run(
     ]
     if cuda:
         parts += [
+            ("attention", lambda: attention(where)),
+            ("profile", lambda: ours(default, config, where, 1, 20, profile=True)),
             ("equality_bf16", lambda: equality(config, where)),
             ("equality_fp32", lambda: equality(replace(config, precision="fp32"), where)),
             ("first_step", lambda: first_step(where)),
             ("memory_T200", lambda: ours(AlgoFormerConfig(loops=200), config, where, 1, 10)),
             ("c_compile", lambda: whole_compiled(config, where, repeats, steps)),
-            ("profile", lambda: ours(default, config, where, 1, 20, profile=True)),
-            ("whole_compile_graph", lambda: ours(default, config, where, 3, few(steps), whole=True)),
             ("standard_12_layers", lambda: ours(TransformerConfig(), replace(config, window=None), where, 3, steps)),
             ("looped", lambda: ours(LoopedConfig(), config, where, 3, steps)),
             ("ours_tf32", lambda: ours(default, replace(config, precision="tf32"), where, 3, few(steps))),
             ("ours_batch_256", lambda: ours(default, replace(config, batch=256), where, 3, few(steps))),
         ]
     for part, measure in parts:
+        if only is not None and part not in only:
+            continue
         if time.perf_counter() - begin > budget:
             out["left_out"].append(part)
             continue
@@ -395,6 +440,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--budget", type=float, default=480.0)
     parser.add_argument("--steps", type=int, default=None)
+    parser.add_argument("--only", nargs="+", default=None, help="parts of the benchmark")
     parser.add_argument("--until", type=int, default=None)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--folder", type=Path, default=Path("runs"))
@@ -407,7 +453,11 @@ def main() -> None:
             if a.out is not None:
                 a.out.write_text(json.dumps(out, indent=1))
 
-        print(json.dumps(run(a.device, steps=a.steps or 200, budget=a.budget, save=save)["summary"], indent=1))
+        print(
+            json.dumps(
+                run(a.device, steps=a.steps or 200, budget=a.budget, save=save, only=a.only)["summary"], indent=1
+            )
+        )
     else:
         report = quality(
             a.seeds,

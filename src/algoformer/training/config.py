@@ -86,7 +86,8 @@ class TrainConfig:
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 1)
         real("lr", self.lr, above=0)
-        for name in ("weight_decay", "final_lr", "ema", "advance"):
+        real("advance", self.advance)
+        for name in ("weight_decay", "final_lr", "ema"):
             real(name, getattr(self, name), least=0)
         for name in ("clip", "robust"):
             if getattr(self, name) is not None:

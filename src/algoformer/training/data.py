@@ -47,11 +47,10 @@ def seeded(generator: torch.Generator, *parts: object) -> torch.Generator:
 
 def resized(task: Task[Any], size: Size) -> Task[Any]:
     """The task at a curriculum's size."""
-    known = {f.name for f in fields(task)}  # type: ignore[arg-type]
     changes = {"active": size.dims, "n": size.examples}
     changes = {name: value for name, value in changes.items() if value is not None}
     for name in changes:
-        if name not in known:
+        if name not in (f.name for f in fields(task)):  # type: ignore[arg-type]
             raise ValueError(f"a curriculum needs a task with a field {name}; got {type(task).__name__}")
     return replace(task, **changes) if changes else task  # type: ignore[type-var]
 

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from algoformer.models import Model
+from algoformer.models.attention import kernels
 from algoformer.training.config import Plan, TrainConfig
 from algoformer.training.data import Batch
 from algoformer.training.loss import rao_blackwell, window_loss
@@ -185,10 +186,23 @@ def optimiser(weights: list[Tensor], config: TrainConfig, device: torch.device) 
     return made
 
 
+def device_named(name: str | None) -> torch.device:
+    """The device of this name; None is a GPU where there is one."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device must be one that is here; got {name!r}: {str(error).splitlines()[0]}") from error
+    return device
+
+
 @contextlib.contextmanager
 def compiled(model: Model, on: bool) -> Iterator[None]:
-    """The model's regions compiled, for a while."""
+    """The model's regions compiled, and its kernels in use, for a while."""
     regions = model.regions() if on else []
+    kernels(model, on)
     for region in regions:
         region.compile(dynamic=False)
     try:
@@ -198,6 +212,7 @@ def compiled(model: Model, on: bool) -> Iterator[None]:
         else:
             yield
     finally:
+        kernels(model, False)
         for region in regions:
             region._compiled_call_impl = None
 
@@ -209,7 +224,7 @@ def settings(precision: str, deterministic: bool, device: torch.device) -> Itera
     strict = torch.are_deterministic_algorithms_enabled()
     torch.set_float32_matmul_precision("high" if precision in ("tf32", "bf16") else "highest")
     torch.use_deterministic_algorithms(deterministic or strict)
-    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     try:
         if stream is None:
             yield
