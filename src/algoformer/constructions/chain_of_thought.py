@@ -81,9 +81,7 @@ def chain_of_thought(
         mean=True,
         dump="blank",
     )
-    answer = Copy(
-        into=z.o, scale=-1.0, value=z.r, key=anyone, query=z.one, keys="last", queries="blank", sink="blank"
-    )
+    answer = Copy(into=z.o, scale=-1.0, value=z.r, key=anyone, query=z.one, keys="last", queries="blank", sink="blank")
     return Program(
         name="chain of thought (AlgoFormer, Theorem 3.3)",
         stream=z,

@@ -27,9 +27,7 @@ def decoder_gradient_descent(
 ) -> Program:
     """Theorem 4.2 for at most `examples` pairs with |x| <= x, |y| <= y and |w| <= w on the way."""
     bits = code_bits(examples)
-    z = Stream(
-        x=d, y=1, s=d, w=d, o=1, one=1, blank=1, first=1, later=1, label=1, k=2 * bits, q=2 * bits
-    )
+    z = Stream(x=d, y=1, s=d, w=d, o=1, one=1, blank=1, first=1, later=1, label=1, k=2 * bits, q=2 * bits)
     code, own = {"q": Code(bits), "one": 1}, {"k": Code(bits, key=True)}
     tokens = Encoder(
         (

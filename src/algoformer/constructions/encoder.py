@@ -108,13 +108,16 @@ class Encoder:
         fills = self.filled(register)
         return frozenset(fills) if all(f == 1 and not isinstance(f, str) for f in fills.values()) else frozenset()
 
+    def _numbers(self, register: str) -> frozenset[str]:
+        return frozenset(name for name, fill in self.filled(register).items() if isinstance(fill, int | float))
+
     def encode(self, z: Stream, p: Any) -> tuple[Float[Tensor, "b s e"], Layout]:
         """The tokens of a prompt and their layout."""
         tracks, count = _tracks(p), self._count(p)
         like = next(iter(next(iter(tracks.values())).fields.values()))
         b = like.shape[0]
-        # The constant stands on every token, seen or not: an empty token has to attend somewhere.
-        everywhere = {name for name in z.widths if self.constant(name) == frozenset(self.names)}
+        # What is a number on every group stands on every token, seen or not: an empty token has to attend somewhere.
+        everywhere = {name for name in z.widths if self._numbers(name) == frozenset(self.names)}
         parts, seen, group, key = [], [], [], []
         for rank, g in enumerate(self.groups):
             track = tracks[g.track]

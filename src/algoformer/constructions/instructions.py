@@ -41,7 +41,11 @@ class Instruction:
 
     def reads(self) -> list[tuple[Form, str]]:
         """The forms it reads, with the names of its fields."""
-        named = [(getattr(self, f), f) for f in ("value", "key", "query", "mask", "block", "left", "right") if hasattr(self, f)]
+        named = [
+            (getattr(self, f), f)
+            for f in ("value", "key", "query", "mask", "block", "left", "right")
+            if hasattr(self, f)
+        ]
         return [(form, name) for form, name in named if isinstance(form, Form)]
 
 
@@ -118,7 +122,9 @@ class Copy(Instruction):
     def __str__(self) -> str:
         sign = "-=" if self.scale < 0 else "+="
         size = "" if abs(self.scale) == 1 else f"{abs(self.scale):.4g} "
-        return f"{self.target} {sign} {size}{_bracket(self.value)} at {self.key} = {self.query}" + _where(self, sink=self.sink)
+        return f"{self.target} {sign} {size}{_bracket(self.value)} at {self.key} = {self.query}" + _where(
+            self, sink=self.sink
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +158,10 @@ def Gate(*, into: Form, value: Form, block: Form, add: bool = False) -> Linear: 
 
 @dataclass(frozen=True, kw_only=True)
 class Leaky(Instruction):
-    """into = value where positive, slope * value where negative; with `inverse`, value / slope there."""
+    """into = value where positive, slope * value where negative; with `inverse`, value / slope there.
+
+    Slope 0 is the ReLU, slope -1 the absolute value.
+    """
 
     value: Form
     slope: float
@@ -161,8 +170,8 @@ class Leaky(Instruction):
     def __post_init__(self) -> None:
         super().__post_init__()
         _fits(self.value, self.into, "value")
-        if not self.slope > 0:
-            raise ValueError(f"slope must be positive; got {self.slope}")
+        if self.inverse and not self.slope > 0:
+            raise ValueError(f"only a positive slope has an inverse; got {self.slope}")
 
     @property
     def factor(self) -> float:
@@ -218,7 +227,10 @@ class Table(Instruction):
 
     def __str__(self) -> str:
         size = "" if self.scale == 1 else f"{self.scale:g} "
-        return f"{self.target} {'+=' if self.add else '='} {size}{self.name}({self.value}; {self.hinges} hinges)" + _where(self)
+        return (
+            f"{self.target} {'+=' if self.add else '='} {size}{self.name}({self.value}; {self.hinges} hinges)"
+            + _where(self)
+        )
 
 
 def groups(names: Groups) -> tuple[str, ...]:

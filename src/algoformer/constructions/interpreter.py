@@ -203,7 +203,10 @@ def _limits(program: Program, section: str, z: Tensor, layout: Layout) -> list[t
             size = z[..., program.stream.rows[name]].norm(dim=-1)
             limits.append((size.amax(1), f"|{name}|", bound))
         if (gram := program.gram) is not None and (gram.least > 0 or gram.most < torch.inf):
-            v = z[..., program.stream.rows[gram.register]] * program.encoder.tokens(layout, groups(gram.groups))[:, None]
+            v = (
+                z[..., program.stream.rows[gram.register]]
+                * program.encoder.tokens(layout, groups(gram.groups))[:, None]
+            )
             values = torch.linalg.eigvalsh(v.mT @ v) / (layout.count.clamp(min=1)[:, None] if gram.mean else 1)
             limits.append((values.amax(1), f"eigenvalues of {gram.register}'{gram.register}", gram.most))
             some = values > 1e3 * torch.finfo(z.dtype).eps * values.amax(1, keepdim=True)

@@ -120,16 +120,8 @@ class Block(nn.Module):
     def forward(self, z: Float[Tensor, "b s e"], layout: Layout) -> Float[Tensor, "b s e"]:
         """The stream after the layer."""
         if self.heads:
-            value = z[:, None] @ self.value.mT
-            if self.attention == "linear" and not self.causal:  # V (K'Q) in place of (V K') Q: no tokens squared
-                key = z[:, None] @ self.key.mT
-                if self.structural:
-                    key = key * self.keyed[:, layout.group, None]
-                if bool(self.mean.any()):
-                    value = value / self._count(layout)
-                out = (z[:, None] @ self.query.mT) @ (key.mT @ value)
-            else:
-                out = self.weights(z, layout) @ value
+            # Scores first, as the equations have it: Newton's iteration X (S X) is one-sided in its rounding errors.
+            out = self.weights(z, layout) @ (z[:, None] @ self.value.mT)
             z = z + out.sum(1)  # the heads first: they cancel to far below the size of one
         if self.hidden:
             z = z + torch.nn.functional.linear((z @ self.up.mT + self.up_bias).relu(), self.down, self.down_bias)
@@ -160,7 +152,12 @@ class Compiled(nn.Module, Machine):
     ) -> None:
         super().__init__()
         self.program, self.attention, self.outside = program, attention, outside
-        self.options = {"attention": attention, "dtype": str(dtype).removeprefix("torch."), "heads": heads, "masked": masked}
+        self.options = {
+            "attention": attention,
+            "dtype": str(dtype).removeprefix("torch."),
+            "heads": heads,
+            "masked": masked,
+        }
         self.pre = nn.ModuleList(sections.get("pre", []))
         self.loop = nn.ModuleList(sections.get("loop", []))
         self.post = nn.ModuleList(sections.get("post", []))
@@ -338,7 +335,9 @@ class _Lowering:
         if form is None and isinstance(i, Mac):  # a query that is 0 gets 0 unasked
             form = self._cover(quiet & asking, quiet)
         if form is None:
-            raise Unsupported(f"{i}: needs registers that hold 1 on {' and '.join(sorted(quiet))}, which must not receive")
+            raise Unsupported(
+                f"{i}: needs registers that hold 1 on {' and '.join(sorted(quiet))}, which must not receive"
+            )
         return [f for f in (form, i.block) if f is not None and f.parts]
 
     def _masks(self, i: Mac | Copy, valued: frozenset[str], support: Support) -> list[tuple[Form, Form]]:
@@ -439,7 +438,11 @@ class _Lowering:
                 rows.append(up)
                 biases.append(bias)
                 columns.append(down)
-        return torch.cat([r.double() for r in rows]), torch.cat([b.double() for b in biases]), torch.cat([c.double() for c in columns], 1)
+        return (
+            torch.cat([r.double() for r in rows]),
+            torch.cat([b.double() for b in biases]),
+            torch.cat([c.double() for c in columns], 1),
+        )
 
     def _neurons(self, i: Instruction) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Hidden rows, their biases, and what they add to the register."""
@@ -447,7 +450,11 @@ class _Lowering:
 
         def through(form: Form, negative: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:  # v, or leaky(v)
             m = z.matrix(form)
-            return torch.cat([m, -m]), torch.zeros(2 * len(m), dtype=torch.float64), torch.cat([eye, -negative * eye], 1)
+            return (
+                torch.cat([m, -m]),
+                torch.zeros(2 * len(m), dtype=torch.float64),
+                torch.cat([eye, -negative * eye], 1),
+            )
 
         removed = [] if i.add else [through(-i.into)]
         if isinstance(i, Linear):

@@ -52,7 +52,9 @@ def newton(
         )
     )
     start = Mac(into=z.u, scale=alpha, value=z.x, key=z.x, query=z.x, queries="examples", dump="blank")
-    step = Mac(into=z.u, scale=-0.5, value=z.u, key=z.x, query=z.u, dump="blank", score=1.01 * max(1.0, alpha * most**2))
+    step = Mac(
+        into=z.u, scale=-0.5, value=z.u, key=z.x, query=z.u, dump="blank", score=1.01 * max(1.0, alpha * most**2)
+    )
     attach = Copy(into=z.v, value=z.y, key=z.k, query=z.q, keys="labels", queries="examples", sink="blank")
     answer = Mac(into=z.o, value=z.v, key=z.u, query=z.x, queries="queries", dump="blank", score=reach)
     return Program(

@@ -220,7 +220,9 @@ def _layers(body: Sequence[object]) -> tuple[Layer, ...]:
             raise TypeError(f"a layer must be a list of instructions; got {layer!r}")
         order = [i.attends for i in layer]  # type: ignore[attr-defined]
         if order != sorted(order, reverse=True):
-            raise ValueError(f"attention must come before the token-wise half of a layer; got {'; '.join(map(str, layer))}")
+            raise ValueError(
+                f"attention must come before the token-wise half of a layer; got {'; '.join(map(str, layer))}"
+            )
     return layers  # type: ignore[return-value]
 
 
@@ -228,4 +230,3 @@ def _known(names: tuple[str, ...], known: set[str]) -> None:
     for name in names:
         if name not in known:
             raise ValueError(f"a group must be one of {', '.join(sorted(known))}; got {name}")
-

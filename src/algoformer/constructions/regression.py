@@ -46,7 +46,14 @@ def descent_step(d: int, *, eta: float, steps: int, labels: int = 1, x: float = 
 
 
 def regression_with_representation(
-    network: LeakyNetwork, *, eta: float, steps: int, labels: int = 1, examples: int = 64, h: float = 8.0, y: float = 8.0
+    network: LeakyNetwork,
+    *,
+    eta: float,
+    steps: int,
+    labels: int = 1,
+    examples: int = 64,
+    h: float = 8.0,
+    y: float = 8.0,
 ) -> Program:
     """Theorem 3.1 for at most `examples` pairs, |Phi(x)| <= h and |y| <= y."""
     d, f = network.weights[0].shape[1], network.weights[0].shape[0]

@@ -54,7 +54,9 @@ class Form:
         if len(self.parts) != 1:
             return None
         (name, m), *_ = self.parts.items()
-        return name if torch.equal(m, torch.eye(len(m), m.shape[1], dtype=m.dtype)) and m.shape[0] == m.shape[1] else None
+        return (
+            name if torch.equal(m, torch.eye(len(m), m.shape[1], dtype=m.dtype)) and m.shape[0] == m.shape[1] else None
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Form) or self.width != other.width or self.parts.keys() != other.parts.keys():
