@@ -1,0 +1,722 @@
+"""The training loop: its loss, its curricula, its checkpoints, and that nothing is lost."""
+
+import itertools
+import json
+import math
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from algoformer import Task
+from algoformer.models import (
+    AlgoFormer,
+    AlgoFormerConfig,
+    LinearTransformer,
+    LinearTransformerConfig,
+    Looped,
+    LoopedConfig,
+    Transformer,
+    TransformerConfig,
+)
+from algoformer.solvers import LeastSquares
+from algoformer.tasks import Given, LinearRegression, Spectrum
+from algoformer.training import (
+    Ramp,
+    TrainConfig,
+    TrainingDiverged,
+    checkpoint,
+    evaluate,
+    load,
+    rao_blackwell,
+    recipe_of,
+    train,
+    window_loss,
+)
+from algoformer.training.codec import decode, encode
+from algoformer.training.config import Plan
+from algoformer.training.cost import cost
+from algoformer.training.curriculum import Curriculum
+from algoformer.training.data import Data, Size
+from algoformer.training.presets import PRESETS, describe, override, preset
+
+HERE = Path(__file__).parent
+TASK = LinearRegression(d=3, n=4, dense=True)
+TINY = {"features": 3, "width": 16, "heads": 2, "positions": 16}
+
+
+def tiny(seed=0, **changes):
+    config = AlgoFormerConfig(**{**TINY, "loops": 3, **changes})
+    return AlgoFormer(config, torch.Generator().manual_seed(seed))
+
+
+def process(script, *arguments):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent / "src")}
+    return subprocess.Popen([sys.executable, str(HERE / script), *map(str, arguments)], env=environment)
+
+
+# The loss
+
+
+@pytest.mark.parametrize("eq6", [False, True])
+@pytest.mark.parametrize("robust", [None, 0.5])
+def test_the_loss_is_the_mean_over_the_last_loops_of_the_trace(eq6, robust, generator):
+    model = tiny().double()
+    sample = TASK.sample(6, generator, torch.float64)
+    weight = torch.tensor([1.0, 1, 0, 1, 0.5], dtype=torch.float64)
+    loss = window_loss(
+        model, sample.prompt, sample.target, weight, loops=5, window=2, gradient=2, robust=robust, eq6=eq6
+    )
+    error = (model.trace(sample.prompt, 5) - sample.target).square()
+    error = error if robust is None else (1 + error / robust).log()
+    per_loop = (error[..., 0] * weight).sum(2) / weight.sum()
+    wanted = per_loop[3:].sum(0) / 2 if eq6 else per_loop[4:].mean(0)
+    if eq6:  # loops 3, 4 and 5, divided by 2
+        assert len(per_loop[3:]) == 3
+    torch.testing.assert_close(loss, wanted if eq6 else per_loop[4:].mean(0), rtol=1e-10, atol=0)
+
+
+def test_the_default_window_of_20_and_15_is_15_loops(generator):
+    model = tiny(loops=20).double()
+    sample = TASK.sample(2, generator, torch.float64)
+    plan = Plan.of(model, TrainConfig())
+    assert (plan.window, plan.gradient) == (15, 15)
+    weight = torch.ones(5, dtype=torch.float64)
+    loss = window_loss(model, sample.prompt, sample.target, weight, loops=20, window=15, gradient=15)
+    error = (model.trace(sample.prompt) - sample.target).square().mean((2, 3))
+    torch.testing.assert_close(loss, error[6:].mean(0), rtol=1e-10, atol=0)
+
+
+def test_only_the_last_loops_carry_gradient(generator):
+    """Against a hand-made truncation: the stream before the last loops as a constant."""
+    model = tiny().double()
+    sample = TASK.sample(4, generator, torch.float64)
+    weight = torch.ones(5, dtype=torch.float64)
+    window_loss(model, sample.prompt, sample.target, weight, loops=6, window=2, gradient=2).sum().backward()
+    got = [v.grad.clone() for v in model.parameters()]
+    model.zero_grad()
+    *_, early = model.states(sample.prompt, 4)
+    s, total = model.init(sample.prompt)._replace(z=early.z.detach()), 0.0
+    for t in (4, 5):
+        s = model.step(sample.prompt, s, t)
+        total = total + (model.read(sample.prompt, s) - sample.target).square().mean((1, 2)) / 2
+    total.sum().backward()
+    for mine, v in zip(got, model.parameters(), strict=True):
+        torch.testing.assert_close(mine, v.grad, rtol=1e-8, atol=1e-12)
+    assert all(bool(g.any()) for g in got)
+
+
+def test_truncation_that_freezes_a_part_of_the_model_is_refused():
+    for model in (tiny(injection=False), Looped(LoopedConfig(**TINY, loops=3, positions_in_loop=False))):
+        with pytest.raises(ValueError, match="would never learn"):
+            Plan.of(model, TrainConfig(window=2))
+        assert Plan.of(model, TrainConfig(window=2, gradient_loops=3)) == Plan(2, 3)
+    layered = Transformer(TransformerConfig(**TINY, layers=4))
+    assert Plan.of(layered, TrainConfig()) == Plan(1, 4)
+    with pytest.raises(ValueError, match="the first layers would never learn"):
+        Plan.of(layered, TrainConfig(gradient_loops=2))
+    with pytest.raises(ValueError, match="layered model"):
+        Plan.of(layered, TrainConfig(random_loops=(2, 3)))
+
+
+def test_the_refused_truncation_would_indeed_give_pre_no_gradient(generator):
+    model = tiny(injection=False)
+    sample = TASK.sample(4, generator)
+    window_loss(model, sample.prompt, sample.target, torch.ones(5), loops=3, window=2, gradient=2).sum().backward()
+    assert all(v.grad is None for v in model.pre.parameters())
+
+
+def test_memory_grows_with_the_loops_that_carry_gradient_and_not_with_the_others():
+    def memory(loops, window):
+        return cost(AlgoFormerConfig(**TINY, loops=loops), TASK, TrainConfig(batch=4, window=window))["memory"]
+
+    assert memory(60, 5) == memory(20, 5)
+    assert memory(20, 10) > 1.5 * memory(20, 5) - 16 * 12_000
+
+
+def test_the_cost_counts_the_products_of_a_step():
+    """By hand: 6 FLOPs a weight and token, attention's products, the read-out at 2 of 3 tokens."""
+    c = cost(TransformerConfig(**TINY, layers=2), replace(TASK, n=1), TrainConfig(batch=1))
+    tokens, e = 3, 16
+    block = 12 * e * e
+    attention = 2 * 2 * tokens * tokens * e * 3.5  # SDPA's backward pass makes five products to the forward's two
+    linear = 3 * 2 * tokens * (2 * block) + 2 * 2 * tokens * 3 * e + 3 * 2 * 2 * e
+    assert c["flops"] == pytest.approx(linear + 2 * attention, rel=0.05)
+    assert c["parameters"] == sum(v.numel() for v in Transformer(TransformerConfig(**TINY, layers=2)).parameters())
+
+
+@pytest.mark.parametrize("form", ["eq9", "eq13"])
+def test_the_rao_blackwellised_loss_is_the_mean_over_weights_and_queries(form, generator):
+    sigma = Spectrum().fixed(5, generator).matrix
+    model = LinearTransformer(LinearTransformerConfig(features=5, form=form, init=0.3), generator).double()
+    x = torch.randn(1, 8, 5, generator=generator, dtype=torch.float64) @ torch.linalg.cholesky(sigma).mT
+    exact = rao_blackwell(model, x, sigma[None], sigma.inverse()[None])
+    draws = 40_000
+    w = torch.randn(draws, 5, generator=generator, dtype=torch.float64) @ torch.linalg.cholesky(sigma.inverse()).mT
+    q = torch.randn(draws, 1, 5, generator=generator, dtype=torch.float64) @ torch.linalg.cholesky(sigma).mT
+    many = x.expand(draws, -1, -1)
+    from algoformer import Prompt
+
+    with torch.no_grad():
+        error = model(Prompt(many, many @ w[:, :, None], q)) - q @ w[:, :, None]
+    square = error.square().flatten()
+    assert float(exact.detach()) == pytest.approx(float(square.mean()), abs=4 * float(square.std()) / math.sqrt(draws))
+
+
+def test_the_rao_blackwellised_loss_is_refused_where_it_is_not_exact():
+    config = TrainConfig(loss="rao-blackwell", steps=1, window=1)
+    for model, task in (
+        (tiny(), TASK),
+        (LinearTransformer(LinearTransformerConfig(features=3, form="u")), LinearRegression(d=3, n=4)),
+        (LinearTransformer(LinearTransformerConfig(features=3)), LinearRegression(d=3, n=4, noise=0.1)),
+    ):
+        with pytest.raises(ValueError, match="rao-blackwell needs"):
+            train(model, task, config)
+
+
+# Data and curricula
+
+
+def test_data_are_a_function_of_seed_and_step():
+    def batch(step, seed=0, **changes):
+        data = Data(TASK, TrainConfig(batch=4, seed=seed, **changes), torch.device("cpu"), torch.float32)
+        for early in range(3):
+            data.batch(early, Size(None, None, 3))  # a history that must not matter
+        return data.batch(step, Size(None, None, 3)).target
+
+    direct = Data(TASK, TrainConfig(batch=4), torch.device("cpu"), torch.float32).batch(7, Size(None, None, 3)).target
+    assert torch.equal(batch(7), direct)
+    assert not torch.equal(batch(7), batch(8))
+    assert not torch.equal(batch(7), batch(7, seed=1))
+    assert not torch.equal(batch(7), batch(6))
+    pooled = {tuple(row.flatten().tolist()) for step in range(20) for row in batch(step, pool=6)}
+    assert len(pooled) == 6
+
+
+def test_two_processes_share_out_the_rows_of_one_batch():
+    def batch(rank, world):
+        data = Data(TASK, TrainConfig(batch=6), torch.device("cpu"), torch.float32, rank=rank, world=world)
+        return data.batch(3, Size(2, 3, 3)).prompt
+
+    whole = batch(0, 1)
+    assert torch.equal(torch.cat([batch(r, 3).x for r in range(3)]), whole.x)
+    assert whole.x.shape == (6, 4, 3) and not whole.x[..., 2].any()
+    with pytest.raises(ValueError, match="multiple of the 4 processes"):
+        batch(0, 4)
+
+
+def test_padding_changes_neither_loss_nor_gradient():
+    config, model = TrainConfig(batch=4), tiny().double()
+    out = []
+    for padded in (False, True):
+        data = Data(TASK, config, torch.device("cpu"), torch.float64, padded=padded)
+        b = data.batch(0, Size(None, 2, 3))
+        assert b.prompt.x.shape[1] == (5 if padded else 3)
+        model.zero_grad()
+        loss = window_loss(model, b.prompt, b.target, b.weight, loops=3, window=3, gradient=3)
+        loss.sum().backward()
+        out.append((loss.detach(), model.embed.weight.grad.clone(), model.body.stack.blocks[0].up.weight.grad.clone()))
+    for short, long in zip(*out, strict=True):
+        torch.testing.assert_close(short, long, rtol=1e-10, atol=1e-14)
+
+
+def test_a_curriculum_by_the_clock_is_gargs():
+    r = preset("garg").train
+    c = Curriculum(preset("garg").task, r, 12)
+    assert c.size(0) == Size(5, 10, 12)
+    assert c.size(1999) == Size(5, 10, 12)
+    assert c.size(2000) == Size(6, 12, 12)
+    assert c.size(29_999)[:2] == (19, 38)
+    assert c.size(30_000)[:2] == (20, 40) == c.size(400_000)[:2]
+    assert not c.full(29_999) and c.full(30_000)
+
+
+def test_a_curriculum_by_the_loss_advances_at_six_tenths_of_the_way_to_the_oracle_and_not_before_200_steps():
+    task = LinearRegression(d=20, n=40, dense=True)
+    c = Curriculum(task, TrainConfig(dims=Ramp(start=5, stop=7)), 20)
+    zero, oracle = c.bounds(c.size(0))
+    assert zero == pytest.approx(5, rel=0.1)
+    assert oracle == pytest.approx(15 / 41, rel=0.2)  # min-norm least squares: sum of (5 - i) over 41 positions
+    good, bad = zero - 0.61 * (zero - oracle), zero - 0.59 * (zero - oracle)
+    c.observe(200, [bad] * 200)
+    assert c.size(200).dims == 5
+    c.observe(400, [good] * 400)
+    assert c.size(400).dims == 6
+    zero, oracle = c.bounds(c.size(400))
+    assert zero == pytest.approx(6, rel=0.1)
+    c.observe(550, [oracle] * 150)
+    assert c.size(550).dims == 6
+    c.observe(600, [oracle] * 50)
+    assert c.size(600).dims == 7 and c.full(600)
+    state = json.loads(json.dumps(c.state()))
+    twin = Curriculum(task, TrainConfig(dims=Ramp(start=5, stop=7)), 20)
+    twin.restore(state)
+    assert twin.size(600) == c.size(600)
+
+
+def test_random_loop_counts_cover_their_range_and_depend_on_seed_and_step_alone():
+    c = Curriculum(TASK, TrainConfig(random_loops=(2, 5)), 3)
+    drawn = [c.size(step).loops for step in range(200)]
+    assert set(drawn) == {2, 3, 4, 5}
+    assert drawn == [Curriculum(TASK, TrainConfig(random_loops=(2, 5)), 3).size(step).loops for step in range(200)]
+
+
+def test_a_run_that_is_not_at_full_size_by_half_its_steps_is_marked_stuck(tmp_path):
+    config = TrainConfig(
+        steps=10, batch=4, lr=1e-9, dims=Ramp(start=1, stop=3), advance=0.99, advance_after=1, log_every=1
+    )
+    result = train(tiny(), TASK, config, tmp_path)
+    assert result.stuck and result.reached == [{"step": 0, "dims": 1}]
+    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert {"step": 5, "event": "stuck"} in rows
+    quick = train(tiny(), TASK, replace(config, advance=-9.0, lr=1e-3))
+    assert not quick.stuck and [r["dims"] for r in quick.reached] == [1, 2, 3]
+
+
+def test_a_curriculum_the_task_does_not_know_is_refused_before_the_first_step():
+    from algoformer.tasks import ChainOfThought
+
+    model = AlgoFormer(AlgoFormerConfig(features=3, labels=3, width=16, heads=2, positions=64, loops=3))
+    with pytest.raises(ValueError, match="field active"):
+        train(model, ChainOfThought(d=3, n=2, dense=True), TrainConfig(steps=2, dims=Ramp(start=1, stop=3)))
+
+
+# Training
+
+
+def test_one_hundred_steps_on_one_batch_learn_it():
+    task = LinearRegression(d=5, n=8, dense=True)
+    model = AlgoFormer(
+        AlgoFormerConfig(features=5, width=64, heads=4, positions=32, loops=3), torch.Generator().manual_seed(0)
+    )
+    result = train(model, task, TrainConfig(steps=100, batch=16, pool=16, lr=5e-3, warmup=10, window=2, log_every=10))
+    data = Data(task, TrainConfig(batch=16, pool=16), torch.device("cpu"), torch.float32)
+    batch = data.batch(0, Size(None, None, 3))
+    zero = float(batch.target.square().mean())
+    assert result.loss < 0.05 * zero
+    error = (model.predict(batch.prompt).detach() - batch.target).square().mean()
+    assert float(error) < 0.05 * zero
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adamw", "lbfgs"])
+def test_every_optimiser_lowers_the_loss(optimiser):
+    model = LinearTransformer(LinearTransformerConfig(features=3, layers=2, init=0.1), torch.Generator().manual_seed(0))
+    config = TrainConfig(steps=30, batch=8, pool=8, optimiser=optimiser, lr=0.05, warmup=0, log_every=1, clip=None)
+    losses = []
+    train(model, LinearRegression(d=3, n=9), config, progress=lambda p: losses.append(p.loss))
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_the_learning_rate_warms_up_and_follows_a_cosine():
+    c = TrainConfig(steps=110, lr=1.0, warmup=10, final_lr=0.2)
+    assert [c.rate(0), c.rate(9), c.rate(10)] == pytest.approx([0.1, 1.0, 1.0])
+    assert c.rate(60) == pytest.approx(0.6) and c.rate(110) == pytest.approx(0.2)
+    assert replace(c, schedule="constant").rate(100) == 1.0
+
+
+def test_the_averaged_weights_are_the_models_at_the_end(tmp_path):
+    config = TrainConfig(steps=6, batch=4, ema=0.5, lr=1e-2, warmup=0, log_every=1, checkpoint_every=1, keep=9)
+    model = tiny()
+    first = model.embed.weight.detach().clone()
+    train(model, TASK, config, tmp_path)
+    average = first
+    for step in range(1, 7):
+        tree = checkpoint.read(tmp_path / "checkpoints" / f"step-{step:08d}")
+        average = 0.5 * average + 0.5 * tree["weights"]["embed.weight"]
+    torch.testing.assert_close(model.embed.weight.detach(), average, rtol=1e-5, atol=1e-7)
+
+
+def test_dropout_too_is_a_function_of_seed_and_step():
+    def losses():
+        out = []
+        torch.manual_seed(len(out))
+        torch.rand(3)
+        train(
+            tiny(dropout=0.3), TASK, TrainConfig(steps=4, batch=4, log_every=1), progress=lambda p: out.append(p.loss)
+        )
+        return out
+
+    state = torch.get_rng_state()
+    assert losses() == losses()
+    torch.set_rng_state(state)
+
+
+class Broken(Task):
+    """Prompts whose labels explode at a chosen step."""
+
+    def __init__(self, after):
+        self.after, self.calls = after, 0
+
+    def sample(self, batch, generator, dtype=torch.float32):
+        sample = TASK.sample(batch, generator, dtype)
+        self.calls += 1
+        if self.calls > self.after:
+            sample.target.fill_(float("inf"))
+        return sample
+
+
+def test_divergence_stops_the_run_and_says_what_to_try():
+    with pytest.raises(TrainingDiverged, match=r"at step 6; no checkpoint was written\. Try a smaller lr"):
+        train(tiny(), Broken(after=7), TrainConfig(steps=20, batch=4, log_every=5, fast=False))
+
+
+def test_a_diverging_run_keeps_its_last_good_checkpoint(tmp_path):
+    config = TrainConfig(
+        steps=40, batch=4, lr=1e30, clip=None, warmup=0, schedule="constant", log_every=1, checkpoint_every=1
+    )
+    model = LinearTransformer(LinearTransformerConfig(features=3, layers=2), torch.Generator().manual_seed(0))
+    with pytest.raises(TrainingDiverged, match="the last good checkpoint is"):
+        train(model, LinearRegression(d=3, n=4), config, tmp_path)
+    step, tree, wrong = checkpoint.latest(tmp_path / "checkpoints")
+    assert step >= 1 and not wrong
+    assert all(bool(v.isfinite().all()) for v in tree["weights"].values())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"lr": -1.0}, "lr must be above 0"),
+        ({"loss": "mean"}, "loss must be one of"),
+        ({"pool": 3, "batch": 4}, "pool must hold at least a batch"),
+        ({"ema": 1.0}, "ema must be below 1"),
+        ({"optimiser": "lbfgs"}, "clip must be None"),
+        ({"random_loops": (3, 2)}, "random_loops must be at least 3"),
+        ({"betas": (0.9, 1.0)}, "betas must be"),
+        ({"final_lr": 1.0}, "final_lr must be at most"),
+    ],
+)
+def test_a_bad_config_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        TrainConfig(**change)
+
+
+def test_what_does_not_fit_is_refused_before_any_work(tmp_path):
+    with pytest.raises(ValueError, match="window must be at most the 3 steps of the model; got 4"):
+        train(tiny(), TASK, TrainConfig(window=4), tmp_path / "a")
+    with pytest.raises(ValueError, match="at most 3 features; got 5"):
+        train(tiny(), replace(TASK, d=5), TrainConfig(), tmp_path / "a")
+    with pytest.raises(ValueError, match="positions must be at least the prompt's 41 tokens"):
+        train(tiny(), replace(TASK, n=20), TrainConfig(), tmp_path / "a")
+    with pytest.raises(ValueError, match="labels"):
+        train(tiny(), replace(TASK, k=2), TrainConfig(), tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+# Checkpoints
+
+
+def test_a_tree_comes_back_as_it_was(tmp_path):
+    tree = {
+        "a": [1, 2.5, None, True, "x", float("inf")],
+        0: {"t": torch.randn(3, 2), "e": torch.zeros(0, 4), "s": torch.tensor(3.0)},
+        "b": (torch.arange(4), torch.ones(2, dtype=torch.bool), torch.randn(2, dtype=torch.float64).to(torch.bfloat16)),
+    }
+    checkpoint.write(tmp_path, 3, tree, 2)
+    twin = checkpoint.read(tmp_path / "step-00000003")
+    assert twin["a"] == tree["a"] and list(twin) == list(tree) and isinstance(twin["b"], tuple)
+    for name in ("t", "e", "s"):
+        assert torch.equal(twin[0][name], tree[0][name]) and twin[0][name].dtype == tree[0][name].dtype
+    for one, other in zip(twin["b"], tree["b"], strict=True):
+        assert torch.equal(one, other) and one.dtype == other.dtype
+
+
+def test_large_tensors_are_sharded_below_15_mebibytes(tmp_path):
+    tree = {"large": torch.randn(5_000_000), "more": [torch.randn(1_000_000) for _ in range(4)]}
+    folder = checkpoint.write(tmp_path, 1, tree, 1)
+    sizes = [f.stat().st_size for f in folder.iterdir()]
+    assert len(sizes) == 4 and max(sizes) < 15 * 2**20
+    assert torch.equal(checkpoint.read(folder)["large"], tree["large"])
+
+
+def test_only_the_last_few_checkpoints_are_kept(tmp_path):
+    for step in (5, 10, 100_000_000, 15):
+        checkpoint.write(tmp_path, step, {"step": step}, 2)
+    assert list(checkpoint.steps(tmp_path)) == [15, 100_000_000]
+
+
+@pytest.mark.parametrize("spoil", ["cut", "flip", "missing", "json", "name", "huge", "pickle"])
+def test_a_torn_or_hostile_checkpoint_is_passed_over_for_the_one_before(spoil, tmp_path):
+    for step in (1, 2):
+        checkpoint.write(tmp_path, step, {"step": step, "v": torch.full((8,), float(step))}, 2)
+    folder = tmp_path / "step-00000002"
+    shard, state = folder / "shard-0000.safetensors", folder / "state.json"
+    data, text = shard.read_bytes(), state.read_text()
+    match spoil:
+        case "cut":
+            shard.write_bytes(data[:-3])
+        case "flip":
+            shard.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        case "missing":
+            shard.unlink()
+        case "json":
+            state.write_text(text[: len(text) // 2])
+        case "name":
+            state.write_text(text.replace("shard-0000.safetensors", "../../../etc/passwd"))
+        case "huge":
+            state.write_bytes(b"[" * (checkpoint.TEXT + 1))
+        case "pickle":
+            import pickle
+
+            shard.write_bytes(pickle.dumps({"v": torch.ones(8)}))
+    with pytest.raises(checkpoint.Torn):
+        checkpoint.read(folder)
+    step, tree, wrong = checkpoint.latest(tmp_path)
+    assert step == 1 and torch.equal(tree["v"], torch.ones(8)) and len(wrong) == 1
+    shutil.rmtree(tmp_path / "step-00000001")
+    with pytest.raises(checkpoint.Torn):
+        checkpoint.latest(tmp_path)
+
+
+def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
+    config = TrainConfig(steps=8, batch=4, log_every=1, checkpoint_every=2)
+    put, writes = checkpoint._put, itertools.count()
+
+    def full(path, data):
+        if next(writes) > 4:
+            path.write_bytes(data[:10])
+            raise OSError(28, "No space left on device")
+        put(path, data)
+
+    monkeypatch.setattr(checkpoint, "_put", full)
+    with pytest.raises(OSError, match="No space left"):
+        train(tiny(), TASK, config, tmp_path / "run")
+    step, _, wrong = checkpoint.latest(tmp_path / "run" / "checkpoints")
+    assert step == 4 and not wrong
+    assert not list((tmp_path / "run" / "checkpoints").glob(".*"))
+    monkeypatch.setattr(checkpoint, "_put", put)
+    again, plain = tiny(), tiny()
+    train(again, TASK, config, tmp_path / "run")
+    train(plain, TASK, config, tmp_path / "other")
+    assert torch.equal(again.embed.weight, plain.embed.weight)
+    assert (tmp_path / "run" / "log.jsonl").read_bytes() == (tmp_path / "other" / "log.jsonl").read_bytes()
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
+    """Real processes: killed between steps and in the middle of a checkpoint's files, by three signals."""
+    kills = {
+        "kill": ("SIGKILL", 15, "data"),
+        "term": ("SIGTERM", 12, "data"),
+        "interrupt": ("SIGINT", 20, "data"),
+        "in-a-shard": ("SIGKILL", 5, "write"),
+        "in-the-json": ("SIGKILL", 4, "write"),
+    }
+    plain = process("training_run.py", tmp_path / "plain")
+    running = {name: process("training_run.py", tmp_path / name, *how) for name, how in kills.items()}
+    assert plain.wait(120) == 0
+    for name, one in running.items():
+        code = one.wait(120)
+        assert code == (-9 if kills[name][0] == "SIGKILL" else code) != 0, name
+        assert not (tmp_path / name / "model").exists(), name
+    again = {name: process("training_run.py", tmp_path / name) for name in kills}
+    log = (tmp_path / "plain" / "log.jsonl").read_bytes()
+    weights = (tmp_path / "plain" / "model" / "model.safetensors").read_bytes()
+    assert log.count(b"\n") == 11
+    for name, one in again.items():
+        assert one.wait(120) == 0, name
+        assert (tmp_path / name / "log.jsonl").read_bytes() == log, name
+        assert (tmp_path / name / "model" / "model.safetensors").read_bytes() == weights, name
+
+
+def test_a_paused_run_goes_on_bit_for_bit(tmp_path):
+    config = TrainConfig(steps=12, batch=4, log_every=5, checkpoint_every=100, optimiser="lbfgs", clip=None, lr=0.1)
+    whole, parts = tiny(), tiny()
+    train(whole, TASK, config, tmp_path / "whole")
+    for until in (3, 7, 12):
+        assert train(parts, TASK, config, tmp_path / "parts", until=until).step == until
+        parts = tiny(seed=5) if until < 12 else parts  # all comes from the folder
+    for mine, other in zip(whole.parameters(), parts.parameters(), strict=True):
+        assert torch.equal(mine, other)
+    assert (tmp_path / "whole" / "log.jsonl").read_bytes() == (tmp_path / "parts" / "log.jsonl").read_bytes()
+
+
+def test_a_run_of_another_config_is_refused_with_the_fields_that_differ(tmp_path):
+    config = TrainConfig(steps=4, batch=4, log_every=2)
+    train(tiny(), TASK, config, tmp_path)
+    with pytest.raises(ValueError, match=r"model\.width, train\.lr differ"):
+        train(tiny(width=32), TASK, replace(config, lr=1e-2, keep=5), tmp_path)
+    done = train(tiny(seed=3), TASK, replace(config, keep=5), tmp_path)
+    assert done.step == 4
+
+
+def test_a_finished_run_loads_from_its_folder_a_checkpoint_or_its_model(tmp_path, generator):
+    config = TrainConfig(steps=4, batch=4, log_every=2)
+    model = tiny()
+    train(model, TASK, config, tmp_path)
+    p = TASK.sample(3, generator).prompt
+    for source in (tmp_path, tmp_path / "model", tmp_path / "checkpoints" / "step-00000004"):
+        assert torch.equal(load(source).predict(p), model.predict(p))
+    assert recipe_of(tmp_path) == (model.config, TASK, config)
+    shutil.rmtree(tmp_path / "model")
+    assert torch.equal(load(tmp_path).predict(p), model.predict(p))
+    for bad in ("nowhere", "checkpoints"):
+        with pytest.raises(ValueError):
+            load(tmp_path / bad)
+    about = json.loads((tmp_path / "config.json").read_text())
+    about["model"]["class"] = "os.system"
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match="must name a class of algoformer"):
+        load(tmp_path)
+
+
+# Several processes
+
+
+def test_two_processes_are_one(tmp_path):
+    runs = {}
+    for dtype in ("float32", "float64"):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        runs[dtype] = [
+            process("training_ranks.py", 0, 1, port, dtype, tmp_path / f"{dtype}-one"),
+            *(process("training_ranks.py", rank, 2, port, dtype, tmp_path / f"{dtype}-two") for rank in range(2)),
+        ]
+    for dtype, tolerance in (("float32", 1e-5), ("float64", 1e-10)):
+        assert [one.wait(180) for one in runs[dtype]] == [0, 0, 0]
+        one, two = (json.loads((tmp_path / f"{dtype}-{name}").read_text()) for name in ("one", "two"))
+        assert [row[1] for row in one["losses"]] == [row[1] for row in two["losses"]]
+        assert {row[1] for row in one["losses"]} == {1, 2, 3}
+        assert [row[0] for row in two["losses"]] == pytest.approx([row[0] for row in one["losses"]], rel=tolerance)
+        scale = max(map(abs, one["weights"]))
+        assert two["weights"] == pytest.approx(one["weights"], rel=0, abs=10 * tolerance * scale)
+
+
+# Presets, overrides, evaluation
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "lstm"])  # counting 10 x 81 cells takes long
+def test_every_preset_fits_its_task_and_is_described(name):
+    about = describe(preset(name))
+    assert about["parameters"] > 0 and about["flops"] > 0 and about["memory"] > 0
+    assert encode(decode(about["task"])) == about["task"]
+    assert json.dumps(about)
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_every_preset_trains_in_small(name):
+    small = {"train.batch": "4", "train.steps": "2", "train.log_every": "1", "train.precision": "fp32"}
+    recipe = preset(name)
+    if recipe.train.pool is not None:
+        small["train.pool"] = "4"
+    for field, value in (("width", "16"), ("heads", "2")):
+        if getattr(recipe.model, field, None):
+            small[f"model.{field}"] = value
+    if hasattr(recipe.model, "loops"):  # a shorter loop, and shorter prompts
+        small |= {"model.loops": "3", "train.window": "2", "train.loops": "none"}
+        if recipe.train.gradient_loops:
+            small["train.gradient_loops"] = "3"
+    if getattr(recipe.model, "layers", 0) > 3:
+        small["model.layers"] = "2"
+        if recipe.train.gradient_loops:
+            small["train.gradient_loops"] = "2"
+    recipe = override(recipe, small)
+    from algoformer.training.codec import model_of
+
+    result = train(model_of(recipe.model), recipe.task, recipe.train)
+    assert result.step == 2 and math.isfinite(result.loss)
+
+
+def test_fields_are_overridden_by_name_and_unknown_ones_get_the_nearest():
+    r = override(
+        preset("algoformer"),
+        {
+            "train.steps": "1_000",
+            "train.betas": "0.8,0.9",
+            "train.dims": "5:20:1:2000",
+            "train.examples": "none",
+            "train.fast": "false",
+            "model.injection": "true",
+            "task.noise": "0.5",
+            "train.loss": "eq6",
+        },
+    )
+    assert r.train.steps == 1000 and r.train.betas == (0.8, 0.9) and r.train.dims == Ramp(start=5, stop=20, every=2000)
+    assert r.train.fast is False and r.task.noise == 0.5 and r.train.loss == "eq6"
+    for change, message in (
+        ({"train.step": "3"}, r"did you mean train\.steps\?"),
+        ({"model.loop_normal": "3"}, r"did you mean model\.loop_norm\?"),
+        ({"traim.steps": "3"}, r"model\., task\. or train\."),
+        ({"train.steps": "many"}, r"train\.steps must be an integer; got 'many'"),
+        ({"train.loss": "eq7"}, r"one of window, eq6, rao-blackwell; got 'eq7' \(did you mean eq6\?\)"),
+        ({"train.dims": "5-20"}, r"start:stop"),
+        ({"train.fast": "maybe"}, "true or false"),
+        ({"task.covariance": "x"}, "set it in Python"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            override(preset("algoformer"), change)
+    with pytest.raises(ValueError, match=r"did you mean algoformer-eq2\?"):
+        preset("algoformer-eq")
+
+
+def test_evaluation_is_the_mean_squared_error_on_fixed_prompts():
+    task = LinearRegression(d=3, n=6, dense=True)
+    e = evaluate(LeastSquares(), task, prompts=300, batch=128, dtype=torch.float64)
+    assert e.steps == [0] and e.zero == pytest.approx(3, rel=0.2)
+    assert e.mean[0][0] == pytest.approx(e.zero, rel=0.3) and max(e.mean[0][3:]) < 1e-15
+    assert e.mean[0][1] == pytest.approx(2, abs=5 * e.deviation[0][1])
+    again = evaluate(LeastSquares(), task, prompts=300, batch=128, dtype=torch.float64)
+    assert again == e
+    model = tiny().double()
+    e = evaluate(model, TASK, prompts=10, steps=[0, 5], dtype=torch.float64)
+    assert e.steps == [0, 5] and len(e.mean) == 2 and e.variant == "AlgoFormer + injection"
+
+
+# Linear transformers reach the optimum
+
+
+def test_the_looped_linear_transformer_reaches_the_exact_optimum():
+    """d = 5, n = 20, three loops: a = 0.7155867 and loss 0.2683422 (zeros of exact Wishart polynomials)."""
+    model = LinearTransformer(
+        LinearTransformerConfig(features=5, layers=3, looped=True, symmetric=True, init=0.1),
+        torch.Generator().manual_seed(1),
+    )
+    task = LinearRegression(d=5, n=20)
+    config = TrainConfig(
+        steps=600,
+        batch=512,
+        loss="rao-blackwell",
+        window=1,
+        gradient_loops=3,
+        lr=0.02,
+        warmup=20,
+        ema=0.95,
+        log_every=100,
+    )
+    train(model, task, config)
+    a = (model.A[0] + model.A[0].mT).detach().double() / 2
+    assert float(a.trace()) / 5 == pytest.approx(0.7155867, rel=0.01)
+    assert float((a - 0.7155867 * torch.eye(5)).norm() / a.norm()) < 0.02
+    g = torch.Generator().manual_seed(9)
+    x = torch.randn(100_000, 20, 5, generator=g, dtype=torch.float64)
+    eye = torch.eye(5, dtype=torch.float64).expand(len(x), 5, 5)
+    with torch.no_grad():
+        loss = float(rao_blackwell(model.double(), x, eye, eye).mean())
+    assert loss == pytest.approx(0.2683422, rel=0.02)
+
+
+def test_given_covariances_survive_the_config(generator):
+    task = LinearRegression(d=5, n=20, covariance=Spectrum().fixed(5, generator), prior="inverse")
+    twin = decode(json.loads(json.dumps(encode(task))))
+    assert isinstance(twin.covariance, Given) and torch.equal(twin.covariance.matrix, task.covariance.matrix)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_gpu_where_one_was_asked_for_is_a_clear_error():
+    from algoformer.training import device_named
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(ValueError, match="device must be one that is here"):
+        device_named("cuda")
+    with pytest.raises(ValueError, match="device must be"):
+        device_named("gpu9")
+    assert device_named(None).type == "cpu"
+    warnings.simplefilter("error")
