@@ -15,7 +15,7 @@ from __future__ import annotations
 from algoformer.constructions.encoder import Code, Encoder, Group, LogCount
 from algoformer.constructions.instructions import Copy, Gate, Linear, Mac
 from algoformer.constructions.program import Gram, Program
-from algoformer.constructions.regression import code_bits, representation
+from algoformer.constructions.regression import code_bits, feature_registers, representation
 from algoformer.constructions.stream import Stream, join
 from algoformer.prompt import Series
 from algoformer.tasks.network import LeakyNetwork
@@ -38,18 +38,13 @@ def autoregression(
     bits = code_bits(examples + 2 * q + 1)
     lags = [f"x{m}" for m in range(1, q + 1)]
     codes = {f"q{m}": Code(bits, shift=q - m) for m in range(1, q + 1)}
-    f = q * d if network is None else len(network.weights[0])
+    features = {"h": q * d} if network is None else feature_registers(network)
     z = Stream(
         x=d,
         **dict.fromkeys(lags, d),
-        h=f,
+        **features,
         r=d,
-        one=1,
-        initial=1,
-        window=1,
-        slot=1,
-        blank=1,
-        log_n=1,
+        **dict.fromkeys(("one", "initial", "window", "slot", "blank", "log_n"), 1),
         k=2 * bits,
         **dict.fromkeys(codes, 2 * bits),
     )

@@ -258,17 +258,17 @@ class _Lowering:
         if self.attention == "linear":
             self._hold_linear(i, valued, support)
             return [self._rows([(i.key, i.query)], 1.0)]
-        one, pairs = self.one(i), self._masks(i, valued, support)
+        pairs = self._masks(i, valued)
         if self.attention == "relu":
-            silent = [(one, -_FAR * form) for form in self.silent(i, support)]
+            silent = [(self.one(i), -_FAR * form) for form in self.silent(i, support)]
             if isinstance(i, Copy):
-                return [self._rows([(one, one), (-i.key, i.query), *pairs, *silent], 1.0)]
+                return [self._rows([(self.one(i), self.one(i)), (-i.key, i.query), *pairs, *silent], 1.0)]
             return [self._rows([(i.key, sign * i.query), *pairs, *silent], sign) for sign in (1.0, -1.0)]
         dump = i.sink if isinstance(i, Copy) else i.dump
         if dump is None:
             raise Unsupported(f"{i}: softmax attention needs a {'sink' if isinstance(i, Copy) else 'dump'}")
         self._hold_dump(i, dump, valued, support)
-        mark = self.indicator((dump,), i)
+        one, mark = self.one(i), self.indicator((dump,), i)
         pairs += [(_FAR * self._rest(mark, i, valued, support), form) for form in self.silent(i, support)]
         if isinstance(i, Copy):
             return [self._rows([(i.key, -_FAR * i.query), (-_SINK[self.dtype] * mark, one), *pairs], 1.0)]
@@ -332,7 +332,7 @@ class _Lowering:
         asking = nonzero(i.query, support)
         quiet = everyone - (asking if i.queries is None else asking & frozenset(groups(i.queries)))
         form = self._cover(quiet, quiet)
-        if form is None and isinstance(i, Mac):  # a query that is 0 gets 0 unasked
+        if isinstance(i, Mac) and (form is None or self.attention == "relu"):  # a query that is 0 gets 0 unasked
             form = self._cover(quiet & asking, quiet)
         if form is None:
             raise Unsupported(
@@ -340,12 +340,12 @@ class _Lowering:
             )
         return [f for f in (form, i.block) if f is not None and f.parts]
 
-    def _masks(self, i: Mac | Copy, valued: frozenset[str], support: Support) -> list[tuple[Form, Form]]:
+    def _masks(self, i: Mac | Copy, valued: frozenset[str]) -> list[tuple[Form, Form]]:
         """Pairs (key form, query form) that sink the score of every token that is no key and is not 0 anyway."""
-        one, keys = self.one(i), frozenset(groups(i.keys))
+        keys = frozenset(groups(i.keys))
         if isinstance(i, Copy):  # also the tokens of unseen pairs: an empty code matches everything
             left = groups(i.keys) if self.attention == "relu" else (*groups(i.keys), i.sink or "")
-            return [(-_FAR * (one - self.indicator(left, i)), one)]
+            return [(-_FAR * (self.one(i) - self.indicator(left, i)), self.one(i))]
         dump = {i.dump} if self.attention == "softmax" else set()
         free = frozenset(self.program.encoder.names) - keys - dump
         form = self._cover(free & valued, free)
@@ -354,7 +354,7 @@ class _Lowering:
             raise Unsupported(f"{i}: needs registers that hold 1 on {missing}, which are no keys")
         masks = [form] if form.parts else []
         masks += [i.mask] if i.mask is not None else []
-        pairs = [(-_FAR * mask, one) for mask in masks]
+        pairs = [(-_FAR * mask, self.one(i)) for mask in masks]
         return [*pairs, *([(i.match[0], -_FAR * i.match[1])] if i.match is not None else [])]
 
     def _hold_linear(self, i: Mac | Copy, valued: frozenset[str], support: Support) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from algoformer.constructions.encoder import Code, Encoder, Group
 from algoformer.constructions.instructions import Copy, Leaky, Mac
 from algoformer.constructions.program import Gram, Program
-from algoformer.constructions.stream import Stream
+from algoformer.constructions.stream import Form, Stream
 from algoformer.tasks.network import LeakyNetwork
 
 
@@ -56,11 +56,10 @@ def regression_with_representation(
     y: float = 8.0,
 ) -> Program:
     """Theorem 3.1 for at most `examples` pairs, |Phi(x)| <= h and |y| <= y."""
-    d, f = network.weights[0].shape[1], network.weights[0].shape[0]
     bits = code_bits(examples)
-    z = Stream(
-        x=d, h=f, y=labels, r=labels, one=1, example=1, label=1, query=1, answer=1, blank=1, k=2 * bits, q=2 * bits
-    )
+    marks = dict.fromkeys(("one", "example", "label", "query", "answer", "blank"), 1)
+    features = feature_registers(network)
+    z = Stream(x=network.weights[0].shape[1], **features, y=labels, r=labels, **marks, k=2 * bits, q=2 * bits)
     tokens = Encoder(
         (
             Group("examples", "examples", {"x": "x", "q": Code(bits), "example": 1, "one": 1}),
@@ -90,14 +89,21 @@ def regression_with_representation(
     )
 
 
-def representation(network: LeakyNetwork, z: Stream, start: object) -> list[Leaky]:
-    """h = Phi(start), a layer of the network each; its hidden layers must be equally wide."""
-    first, *rest = network.weights
-    if any(w.shape != (len(first), len(first)) for w in rest):
-        sizes = [tuple(w.shape) for w in network.weights]
-        raise ValueError(f"the layers of the network must all be {len(first)} wide; got weights {sizes}")
-    inner = [Leaky(into=z.h, value=z.h.through(w), slope=network.slope) for w in rest]
-    return [Leaky(into=z.h, value=start.through(first), slope=network.slope), *inner]  # type: ignore[attr-defined]
+def feature_registers(network: LeakyNetwork) -> dict[str, int]:
+    """Registers for the layers of a network: one for each run of equal widths, `h` the last."""
+    widths = [len(w) for w in network.weights]
+    runs = [w for w, before in zip(widths, [0, *widths], strict=False) if w != before]
+    return {f"h{i}" if i < len(runs) else "h": w for i, w in enumerate(runs, 1)}
+
+
+def representation(network: LeakyNetwork, z: Stream, start: Form) -> list[Leaky]:
+    """h = Phi(start), a layer of the network each."""
+    names, layers, now = iter(feature_registers(network)), [], start
+    for w in network.weights:
+        into = now if now is not start and len(w) == now.width else getattr(z, next(names))
+        layers.append(Leaky(into=into, value=now.through(w), slope=network.slope))
+        now = into
+    return layers
 
 
 def code_bits(positions: int) -> int:
