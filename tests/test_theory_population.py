@@ -91,6 +91,20 @@ def test_floats_agree_with_rationals(generator):
         assert float(one_layer(row, block, C, n)) == pytest.approx(float(exact_one), rel=1e-12)
 
 
+def test_rational_losses_of_one_model_written_in_many_ways_are_equal():
+    a, C = [Fraction(1, 3), Fraction(2, 7), Fraction(-1, 2)], [[2, 1], [1, 3]]
+    inverse = np.array([[3, -1], [-1, 2]], dtype=object) * Fraction(1, 5)
+    for n in (1, 2, 10**40):
+        loss = scalar_layers(a, 2, n)
+        assert matrix_layers([inverse * v for v in a], n, C) == loss
+        assert matrix_layers([inverse * v for v in a], n, C, symmetric=True) == loss
+        assert scalar_gdpp(a, [0, 0, 0], 2, n) == loss
+        shared = scalar_loops(a[0], 2, n, 3)
+        assert matrix_loops(inverse * a[0], n, 3, C) == symmetric_loops(inverse * a[0], n, 3, C) == shared
+        turned = [[Fraction(1, 2), Fraction(1, 3)], [Fraction(-1, 3), Fraction(1, 2)]]
+        assert matrix_loops(turned, n, 3, C) == matrix_layers([turned] * 3, n, C)
+
+
 @pytest.mark.parametrize("loops", [1, 2, 3, 6])
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_the_plane_agrees_with_rationals_and_with_the_word_table(generator, loops, n):

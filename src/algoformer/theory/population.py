@@ -133,7 +133,8 @@ def matrix_layers(A: Array, n: int, covariance: Array | None = None, *, symmetri
         traces = torch.cat([torch.einsum("wij,wji->w", left, right), C.new_ones(1)])
         return _checked(traces[torch.from_numpy(factors)].prod(1) * C.new_tensor(counts * u**powers), n)
     exact = np.array([*((left * right.T).sum() for left, right in halves), Fraction(1)], dtype=object)
-    return Fraction((exact[factors].prod(1) * counts * u**powers).sum())
+    weights = [count * u**power for count, power in zip(counts.tolist(), powers.tolist(), strict=True)]
+    return Fraction((exact[factors].prod(1) * weights).sum())
 
 
 def symmetric_loops(A: Array, n: int, loops: int, covariance: Array | None = None) -> Number:

@@ -1,0 +1,366 @@
+"""Claims of Giannou, Yang, Wang, Papailiopoulos and Lee 2024."""
+
+from __future__ import annotations
+
+from math import comb, log2, sqrt
+
+import numpy as np
+import torch
+
+from algoformer.claims.claim import Kind, Numbers, claim
+from algoformer.prompt import Prompt
+from algoformer.solvers import Newton, Ridge
+
+PAPER = "Giannou et al. 2024"
+
+
+@claim(
+    "giannou.equation-3.4",
+    f"{PAPER}, equation 3.4",
+    "X <- X sum_m (-1)^m C(n, m+1) (A X)^m has order n: I - X_{k+1} A = (I - X_k A)^n.",
+    kind=Kind.DERIVED,
+    holds=lambda m: (
+        m["largest distance from the power"] < 1e-10 and m["steps less log_n of those of order 2, worst"] <= 1
+    ),
+)
+def equation_3_4() -> Numbers:
+    """x sum_m (-1)^m C(n, m+1) x^m = 1 - (1 - x)^n. So after k steps the residual is r^{n^k}: to square it one step
+    of order n does log2(n) steps of order 2. Checked for n = 2..6 on a matrix of condition 10, and by counting the
+    steps to 1e-12 from X_0 = A' / |A|^2 at condition 100.
+    """
+    rng = np.random.default_rng(0)
+    U, V = (np.linalg.qr(rng.standard_normal((4, 4)))[0] for _ in range(2))
+    A = U @ np.diag(np.geomspace(1, 0.1, 4)) @ V
+    X, apart = A.T.copy(), []
+    for n in range(2, 7):
+        Y = X @ sum((-1) ** m * comb(n, m + 1) * np.linalg.matrix_power(A @ X, m) for m in range(n))
+        apart.append(np.abs(np.eye(4) - Y @ A - np.linalg.matrix_power(np.eye(4) - X @ A, n)).max())
+
+    def steps(n: int) -> int:
+        residual, count = 1 - 1e-4, 0
+        while residual > 1e-12:
+            residual, count = residual**n, count + 1
+        return count
+
+    return {
+        "largest distance from the power": max(apart),
+        "steps less log_n of those of order 2, worst": max(steps(n) - steps(2) / log2(n) for n in range(2, 11)),
+        "steps of order 2": steps(2),
+        "steps of order 3": steps(3),
+        "steps of order 10": steps(10),
+    }
+
+
+@claim(
+    "giannou.remark-4.4",
+    f"{PAPER}, Remark 4.4",
+    "Ridge regression is the same iteration on A'A + mu I.",
+    kind=Kind.EXACT,
+    holds=lambda m: m["distance from ridge regression"] < 1e-9,
+)
+def remark_4_4() -> Numbers:
+    """The iteration inverts whatever it is given; with mu the condition number even falls. Compared with the closed
+    form on random prompts, n > d and n < d.
+    """
+    g = torch.Generator().manual_seed(0)
+    apart = []
+    for n in (30, 5):
+        x, q = (torch.randn(8, m, 10, dtype=torch.float64, generator=g) for m in (n, 3))
+        p = Prompt(x, torch.randn(8, n, 1, dtype=torch.float64, generator=g), q)
+        newton, ridge = Newton(steps=40, ridge=0.3).predict(p), Ridge(strength=0.3).predict(p)
+        apart.append(float((newton - ridge).abs().max() / ridge.abs().max()))
+    return {"distance from ridge regression": max(apart)}
+
+
+@claim(
+    "giannou.proposition-3.3",
+    f"{PAPER}, Proposition 3.3",
+    "For |a_i| <= 1 the regularised logistic loss f is self-concordant with M = 1/sqrt(mu), and f/(4 mu) is standard "
+    "self-concordant.",
+    kind=Kind.DERIVED,
+    holds=lambda m: m["largest M sqrt(mu)"] <= 1 and m["largest M of f/(4 mu)"] <= 1,
+)
+def proposition_3_3() -> Numbers:
+    """Along u the third derivative is at most max|<a_i, u>| times the logistic part of the second, and |u|^2 <=
+    phi''/mu: |phi'''| <= phi''^{3/2}/sqrt(mu), so M = 1/(2 sqrt(mu)) in the paper's convention |phi'''| <= 2 M
+    phi''^{3/2}, and f/(4 mu) is standard. The printed M is twice that, true but not what the second half needs. The
+    supremum in one dimension is smaller still, below for three mu.
+    """
+    x = np.linspace(-12, 12, 200_001)
+    s = 1 / (1 + np.exp(-x))
+    second, third = s * (1 - s), np.abs(s * (1 - s) * (1 - 2 * s))
+    M = {mu: float((third / (2 * (second + mu) ** 1.5)).max()) for mu in (0.1, 0.01, 0.001)}
+    return {
+        "largest M sqrt(mu)": max(v * sqrt(mu) for mu, v in M.items()),
+        "largest M of f/(4 mu)": max(v * sqrt(4 * mu) for mu, v in M.items()),
+        **{f"M, mu = {mu}": v for mu, v in M.items()},
+    }
+
+
+@claim(
+    "giannou.lemma-b.8",
+    f"{PAPER}, Lemma B.8",
+    "mu |x| - 1 <= |grad f| <= 1 + mu |x|, mu <= |Hess f| <= 1 + mu, and (mu |x| - 1)/sqrt(1 + mu) <= lambda <= "
+    "(1 + mu |x|)/(2 sqrt(mu)) for the Newton decrement.",
+    kind=Kind.EXACT,
+    holds=lambda m: m["other bounds, worst ratio"] <= 1 and m["lambda / printed bound, by hand"] <= 1,
+    corrected=lambda m: (
+        m["other bounds, worst ratio"] <= 1 + 1e-12 and m["lambda / corrected bound, worst"] <= 1 + 1e-12
+    ),
+)
+def lemma_b_8() -> Numbers:
+    """By hand: d = n = 1, a = y = 1, mu = 0.1, x = -20: the gradient is -p + mu x = -3, the Hessian 0.1, so lambda =
+    3/sqrt(0.1) = 9.487, twice the printed 4.743. From |grad| <= 1 + mu|x| and Hess >= mu the bound is (1 + mu|x|)/
+    sqrt(mu), without the 2, and is attained here. (The 2 belongs to the decrement of f/(4 mu).) The Hessian is at
+    most 1/4 + mu.
+    """
+    rng = np.random.default_rng(0)
+    others, fixed = [], []
+    for mu in (0.01, 0.1, 1.0, 3.0):
+        for scale in (0.1, 3, 100):
+            A, y = _data(rng)
+            x = np.asarray(scale * rng.standard_normal(5))
+            grad, H = _slope(A, y, x, mu)
+            size, top = float(np.linalg.norm(x)), float(np.linalg.eigvalsh(H)[-1])
+            decrement = sqrt(grad @ np.linalg.solve(H, grad))
+            norm = float(np.linalg.norm(grad))
+            others += [norm / (1 + mu * size), (mu * size - 1) / norm, mu / top, top / (1 + mu)]
+            others.append((mu * size - 1) / sqrt(1 + mu) / decrement)
+            fixed.append(decrement / ((1 + mu * size) / sqrt(mu)))
+    grad, H = _slope(np.ones((1, 1)), np.ones(1), np.array([-20.0]), 0.1)
+    by_hand = float(abs(grad[0]) / sqrt(H[0, 0]))
+    return {
+        "other bounds, worst ratio": max(others),
+        "lambda by hand": by_hand,
+        "printed bound by hand": 3 / (2 * sqrt(0.1)),
+        "lambda / printed bound, by hand": by_hand / (3 / (2 * sqrt(0.1))),
+        "lambda / corrected bound, worst": max([*fixed, by_hand / (3 / sqrt(0.1))]),
+    }
+
+
+@claim(
+    "giannou.lemma-b.9",
+    f"{PAPER}, Lemma B.9",
+    "For every mu there is a C such that |x| >= C and |eps| <= mu^2 imply that the damped step plus eps does not lead "
+    "further out.",
+    kind=Kind.EXACT,
+    holds=lambda m: m["largest growth, mu <= 1"] <= 0 and m["growth, mu = 2, |eps| = 4"] <= 0,
+    corrected=lambda m: m["largest growth, mu <= 1"] <= 0 and m["growth, mu = 2, |eps| = 1"] <= 0,
+)
+def lemma_b_9() -> Numbers:
+    """Far out the Hessian is mu I, the gradient mu x + O(1), lambda = sqrt(mu)|x|, so the damped step has length 2:
+    |x'| -> |x| - 2 + |eps|. That is growth once mu^2 > 2. By hand: d = n = 1, a = y = 1, mu = 2, x = 1000, eps = 4:
+    x' = 1000 - 2 * 1000/1002 + 4 = 1002.004. With |eps| <= min(mu^2, 1) it holds for every mu. (The proof bounds mu
+    x' H^-1 x below by mu^2 |x|^2, which is true only for mu (1 + mu) <= 1.)
+    """
+    rng = np.random.default_rng(0)
+    growth = []
+    for mu in (0.01, 0.1, 1.0):
+        for _ in range(20):
+            A, y = _data(rng)
+            v = rng.standard_normal(5)
+            v *= 1e5 / mu / np.linalg.norm(v)
+            growth.append(
+                float(np.linalg.norm(_damped(A, y, v, mu)) + mu**2 - np.linalg.norm(v))
+            )  # eps along the step is the worst
+    far = float(_damped(np.ones((1, 1)), np.ones(1), np.array([1000.0]), 2.0)[0])
+    return {
+        "largest growth, mu <= 1": max(growth),
+        "growth, mu = 2, |eps| = 4": far + 4 - 1000,
+        "growth, mu = 2, |eps| = 1": far + 1 - 1000,
+    }
+
+
+@claim(
+    "giannou.lemma-b.10",
+    f"{PAPER}, Lemma B.10",
+    "For every mu the perturbed iterates with |eps_t| <= mu^2 stay bounded.",
+    kind=Kind.EXACT,
+    holds=lambda m: m["|x| after 200 steps, mu = 2, eps = 4"] < 50 and m["largest |x|, mu <= 1"] < 1e3,
+    corrected=lambda m: m["|x| after 200 steps, mu = 2, eps = 1"] < 50 and m["largest |x|, mu <= 1"] < 1e3,
+)
+def lemma_b_10() -> Numbers:
+    """It rests on lemma-b.9 and fails with it: at mu = 2 the errors eps_t = 4 drive x to infinity, 2 a step. With
+    |eps_t| <= min(mu^2, 1) the iterates stay where the step of length 2 wins.
+    """
+    rng = np.random.default_rng(0)
+    sizes = []
+    for mu in (0.1, 1.0):
+        A, y = _data(rng)
+        x = np.zeros(A.shape[1])
+        for _ in range(200):
+            step = _damped(A, y, x, mu)
+            size = np.linalg.norm(step)
+            x = step + mu**2 * (step / size if size else np.eye(len(step))[0])
+            sizes.append(float(np.linalg.norm(x)))
+    ends = {}
+    for eps in (4.0, 1.0):
+        x = np.zeros(1)
+        for _ in range(200):
+            x = _damped(np.ones((1, 1)), np.ones(1), x, 2.0) + eps
+        ends[eps] = float(x[0])
+    return {
+        "largest |x|, mu <= 1": max(sizes),
+        "|x| after 200 steps, mu = 2, eps = 4": ends[4.0],
+        "|x| after 200 steps, mu = 2, eps = 1": ends[1.0],
+    }
+
+
+@claim(
+    "giannou.theorem-5.4",
+    f"{PAPER}, Theorem 5.4",
+    "Damped Newton with an error of norm at most eps in every step reaches g - g* <= eps after c + C loglog(1/eps) "
+    "steps, g = f/(4 mu): first constant decrease, then quadratic convergence, then a floor.",
+    kind=Kind.SAMPLED,
+    holds=lambda m: (
+        m["largest (g - g*)/eps after 40 steps"] <= 1
+        and m["least decrease of g in the first phase"] > 0.01
+        and m["steps from 1e-4 to 1e-8"] <= 2
+    ),
+)
+def theorem_5_4() -> Numbers:
+    """Random data with |a_i| <= 1 (d = 5, n = 26), random errors of norm eps, mu = 0.1 and 0.01, 10 draws. The floor
+    is better than stated: |x - x*| of order eps and g - g* of order eps^2.
+    """
+    rng = np.random.default_rng(0)
+    gaps, floors, phases, falls, counts = [], [], [], [], {1e-4: 0, 1e-8: 0}
+    for mu in (0.1, 0.01):
+        for _ in range(10):
+            A, y = _data(rng)
+            best = np.zeros(5)
+            for _ in range(60):
+                best = _damped(A, y, best, mu)
+            for eps in (1e-2, 1e-4, 1e-8):
+                x, phase, near = np.zeros(5), 0, 0
+                for t in range(40):
+                    grad, H = _slope(A, y, x, mu)
+                    decrement = sqrt(grad @ np.linalg.solve(H, grad)) / (2 * sqrt(mu))
+                    e = rng.standard_normal(5)
+                    after = _damped(A, y, x, mu) + eps * e / np.linalg.norm(e)
+                    if decrement >= 1 / 6:
+                        phase = t + 1
+                        falls.append((_loss(A, y, x, mu) - _loss(A, y, after, mu)) / (4 * mu))
+                    near = t if np.linalg.norm(x - best) > 3 * eps else near
+                    x = after
+                gap = (_loss(A, y, x, mu) - _loss(A, y, best, mu)) / (4 * mu)
+                gaps.append(gap / eps)
+                if eps > 1e-6:
+                    floors.append(gap / eps**2)
+                phases.append(phase)
+                if eps in counts:
+                    counts[eps] = max(counts[eps], near)
+    return {
+        "largest (g - g*)/eps after 40 steps": max(gaps),
+        "largest (g - g*)/eps^2": max(floors),
+        "longest first phase": max(phases),
+        "least decrease of g in the first phase": min(falls),
+        "steps from 1e-4 to 1e-8": counts[1e-8] - counts[1e-4],
+    }
+
+
+@claim(
+    "giannou.theorem-5.1",
+    f"{PAPER}, Theorem 5.1, second half",
+    "Where every step is within eps of damped Newton's, the weights end within O(sqrt(eps (1 + mu)/(4 mu))) of the "
+    "best.",
+    kind=Kind.SAMPLED,
+    holds=lambda m: m["largest distance / sqrt(eps (1 + mu)/(4 mu))"] <= 1,
+)
+def theorem_5_1() -> Numbers:
+    """The same perturbed iteration: the distance is about eps, not sqrt(eps). (The width O(d (1+mu)^6/(eps^4 mu^8))
+    of the first half, d (1+mu)^8/(eps^4 mu^10) of Theorem 5.2 and 1/eps^8 of the introduction do not agree with each
+    other.)
+    """
+    rng = np.random.default_rng(1)
+    ratios, plain = [], []
+    for mu in (0.1, 0.01):
+        for eps in (1e-2, 1e-4, 1e-6):
+            A, y = _data(rng)
+            best, x = np.zeros(5), np.zeros(5)
+            for _ in range(60):
+                best = _damped(A, y, best, mu)
+                e = rng.standard_normal(5)
+                x = _damped(A, y, x, mu) + eps * e / np.linalg.norm(e)
+            distance = float(np.linalg.norm(x - best))
+            ratios.append(distance / sqrt(eps * (1 + mu) / (4 * mu)))
+            plain.append(distance / eps)
+    return {"largest distance / sqrt(eps (1 + mu)/(4 mu))": max(ratios), "largest distance / eps": max(plain)}
+
+
+@claim(
+    "giannou.corollary-e.2",
+    f"{PAPER}, Corollary E.2",
+    "For H >= mu and |E| < mu, |(H + E)^-1 - H^-1| <= |E| / (mu (mu - |E|)).",
+    kind=Kind.DERIVED,
+    holds=lambda m: m["largest ratio"] <= 1 + 1e-12,
+)
+def corollary_e_2() -> Numbers:
+    """(H + E)^-1 - H^-1 = -(H + E)^-1 E H^-1, |H^-1| <= 1/mu and |(H + E)^-1| <= 1/(mu - |E|). Equality at H = mu I,
+    E = -e I, included below.
+    """
+    rng = np.random.default_rng(0)
+    ratios = []
+    for _ in range(200):
+        mu = 10 ** rng.uniform(-3, 0.5)
+        Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+        H = Q @ np.diag(mu + rng.exponential(1, 4)) @ Q.T
+        E = rng.standard_normal((4, 4))
+        E *= mu * rng.uniform(0, 0.99) / np.linalg.norm(E, 2)
+        size = np.linalg.norm(E, 2)
+        ratios.append(float(np.linalg.norm(np.linalg.inv(H + E) - np.linalg.inv(H), 2) * mu * (mu - size) / size))
+    ratios.append((1 / 0.7 - 1) * 1 * 0.7 / 0.3)
+    return {"largest ratio": max(ratios), "ratio at H = I, E = -0.3 I": ratios[-1]}
+
+
+@claim(
+    "giannou.section-e.4",
+    f"{PAPER}, section E.4, equation E.5",
+    "For symmetric |E| < mu <= H, the condition number of H + E lies between (h_max + e_min)/(h_min + e_max) and "
+    "(h_max + e_max)/(h_min + e_min).",
+    kind=Kind.DERIVED,
+    holds=lambda m: (
+        m["largest excess over the upper end"] <= 1e-9 and m["largest shortfall below the lower end"] <= 1e-9
+    ),
+)
+def section_e_4() -> Numbers:
+    """Weyl: the extreme eigenvalues of H + E are within [e_min, e_max] of those of H. (Printed for the condition
+    number of the gradient; the Hessian is meant.)
+    """
+    rng = np.random.default_rng(0)
+    over, under = [], []
+    for _ in range(200):
+        mu = 10 ** rng.uniform(-2, 0)
+        Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+        h = np.sort(mu + rng.exponential(1, 4))
+        E = rng.standard_normal((4, 4))
+        E += E.T
+        E *= mu * rng.uniform(0, 0.99) / np.linalg.norm(E, 2)
+        e, b = np.linalg.eigvalsh(E), np.linalg.eigvalsh(Q @ np.diag(h) @ Q.T + E)
+        kappa = b[-1] / b[0]
+        over.append(kappa / ((h[-1] + e[-1]) / (h[0] + e[0])) - 1)
+        under.append((h[-1] + e[0]) / (h[0] + e[-1]) / kappa - 1)
+    return {"largest excess over the upper end": max(over), "largest shortfall below the lower end": max(under)}
+
+
+def _data(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """26 examples in 5 dimensions with |a_i| <= 1, labels by a random direction."""
+    A = rng.standard_normal((26, 5))
+    A /= np.linalg.norm(A, axis=1).max()
+    return A, np.sign(A @ rng.standard_normal(5))
+
+
+def _loss(A: np.ndarray, y: np.ndarray, x: np.ndarray, mu: float) -> float:
+    return float(np.logaddexp(0, -y * (A @ x)).mean() + mu / 2 * x @ x)
+
+
+def _slope(A: np.ndarray, y: np.ndarray, x: np.ndarray, mu: float) -> tuple[np.ndarray, np.ndarray]:
+    """The gradient and the Hessian of the regularised logistic loss."""
+    p = np.exp(-np.logaddexp(0, y * (A @ x)))
+    return mu * x - A.T @ (y * p) / len(y), A.T @ ((p * (1 - p))[:, None] * A) / len(y) + mu * np.eye(A.shape[1])
+
+
+def _damped(A: np.ndarray, y: np.ndarray, x: np.ndarray, mu: float) -> np.ndarray:
+    """x - 2 sqrt(mu) / (2 sqrt(mu) + lambda) H^-1 grad."""
+    grad, H = _slope(A, y, x, mu)
+    move = np.linalg.solve(H, grad)
+    return np.asarray(x - 2 * sqrt(mu) / (2 * sqrt(mu) + sqrt(grad @ move)) * move)

@@ -1,0 +1,162 @@
+"""The ledger: verdicts come from evidence, agree with the record, and would be others on other evidence."""
+
+import json
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from algoformer.claims import Claim, Evidence, Kind, Verdict, claims, page, recorded, verify
+from algoformer.claims.claim import claim
+from algoformer.claims.ledger import Row
+
+DOCS = Path(__file__).parent.parent / "docs"
+LEDGER = claims()
+RECORD = recorded()
+
+# For every claim: numbers that would say otherwise, and the verdict they would get.
+OPPOSITE = {
+    "ahn.theorem-1": ({"largest gradient": 0.1}, "fails"),
+    "ahn.theorem-1-isotropic": ({"largest difference from (8)": 0.1}, "fails"),
+    "ahn.lemma-2": ({"symmetric A": 0.3}, "fails"),
+    "ahn.theorem-3": ({"least gap": -0.01}, "fails"),
+    "ahn.theorem-4": ({"least Hessian eigenvalue there": -0.2}, "fails"),
+    "ahn.theorem-5": ({"gradient by B, 2 layers": 0.1}, "fails"),
+    "ahn.lemma-8": ({"spread over orders, A_l = a_l Sigma^-1": 1e-3}, "fails"),
+    "ahn.lemma-9": ({"largest difference": 1.0}, "fails"),
+    "ahn.lemma-10": ({"covariates": 1.0}, "fails"),
+    "ahn.section-5.3-loss": ({"least loss / loss of predicting 0": 1e-4}, "holds"),
+    "ahn.section-5.3-weights": ({"largest Dist(Sigma^1/2 A Sigma^1/2, I)": 0.3}, "fails"),
+    "ahn.section-6.1": ({"best loss found / loss of predicting 0": 0.2}, "fails"),
+    "gatmiry.proposition-3.1": ({"symmetric A": 0.2}, "fails"),
+    "gatmiry.lemma-4.1": ({"true loss, L = 2": 2.0, "printed, L = 2": 2.0}, "holds"),
+    "gatmiry.non-convexity": ({"largest rise above a chord": 0.1}, "holds"),
+    "gatmiry.theorem-3.2-loss": ({"largest least loss / bound": 1.5}, "fails"),
+    "gatmiry.theorem-3.2-radius": ({"c at the least n, L = 2, d = 5": 0.5}, "holds"),
+    "gatmiry.theorem-3.2-u": ({"least excess of 30 random u": -0.1}, "fails"),
+    "gatmiry.theorem-3.2-rate": ({"slope of log(1 - a), L = 2": -0.125}, "holds"),
+    "gatmiry.theorem-3.3": ({"largest exact / stated": 0.9}, "holds"),
+    "gatmiry.theorem-3.4": ({"least ratio": 0.1}, "holds"),
+    "gatmiry.lemma-4.2": ({"largest distance / radius": 1.1}, "fails"),
+    "gatmiry.lemma-4.3": ({"largest distance / radius": 1.1}, "fails"),
+    "gatmiry.lemma-a.2": ({"least alpha": 0.9}, "fails"),
+    "gatmiry.theorem-a.1": ({"as printed": 0.0}, "holds"),
+    "gatmiry.theorem-4.4": ({"largest distance / (c eps)": 2.0}, "fails"),
+    "gatmiry.theorem-4.5": ({"largest error / printed bound": 0.5}, "holds"),
+    "gatmiry.figure-1": ({"|1 - a|, n = 20": 0.01, "|1 - a|, n = 3": 0.05}, "holds"),
+    "gatmiry.figure-2": ({f"layered / looped, {k}": 0.97 for k in range(2, 7)}, "holds"),
+    "gatmiry.figure-3": ({"mean, 10 loops": 0.3, "mean, 20 loops": 0.1}, "holds"),
+    "gatmiry.figure-4": ({"gap after 100 gradient steps": 1.0}, "holds"),
+    "gatmiry.symmetry": ({"loss of a rotation / least symmetric loss, L = 2, n = 100": 1.1}, "holds"),
+    "giannou.equation-3.4": ({"largest distance from the power": 0.1}, "fails"),
+    "giannou.remark-4.4": ({"distance from ridge regression": 0.1}, "fails"),
+    "giannou.proposition-3.3": ({"largest M sqrt(mu)": 1.2}, "fails"),
+    "giannou.lemma-b.8": ({"lambda / corrected bound, worst": 1.2}, "fails"),
+    "giannou.lemma-b.9": ({"growth, mu = 2, |eps| = 4": -1.0}, "holds"),
+    "giannou.lemma-b.10": ({"|x| after 200 steps, mu = 2, eps = 4": 3.0}, "holds"),
+    "giannou.theorem-5.4": ({"largest (g - g*)/eps after 40 steps": 3.0}, "fails"),
+    "giannou.theorem-5.1": ({"largest distance / sqrt(eps (1 + mu)/(4 mu))": 2.0}, "fails"),
+    "giannou.corollary-e.2": ({"largest ratio": 1.5}, "fails"),
+    "giannou.section-e.4": ({"largest excess over the upper end": 0.1}, "fails"),
+    "fu.rates": ({"GD steps / kappa, largest over least": 5.0}, "fails"),
+    "fu.initialisation": ({"largest unsolved share after 60 steps, alpha = 2/|S S'|": 0.0}, "holds"),
+    "ours.looped-optimum": ({"a, 10 loops": 1.0}, "fails"),
+    "ours.layered-rate": ({"layered / looped, 6": 1.5}, "fails"),
+    "ours.similarity-null": ({"predicting 0 against least squares": 0.01}, "fails"),
+    "ours.newton-rounding": ({"error, step 40, d x d": 1e-6}, "fails"),
+    "ours.softmax-accuracy": ({"order in c": 1.0}, "fails"),
+}
+
+
+def test_every_claim_is_on_record_and_has_its_opposite():
+    assert list(LEDGER) == list(RECORD)
+    assert set(OPPOSITE) == set(LEDGER)
+
+
+@pytest.mark.parametrize("id", LEDGER)
+def test_the_judge_gives_the_recorded_verdict_and_another_one_to_opposite_numbers(id):
+    row = RECORD[id]
+    evidence = Evidence(Kind(row["kind"]), row["numbers"])
+    changes, verdict = OPPOSITE[id]
+    assert LEDGER[id].judge(evidence) == row["verdict"]
+    assert set(changes) <= set(row["numbers"])
+    other = LEDGER[id].judge(replace(evidence, numbers={**row["numbers"], **changes}))
+    assert other == verdict
+    assert other != row["verdict"]
+
+
+@pytest.mark.parametrize("id", LEDGER)
+def test_every_claim_says_what_it_is_where_it_stands_and_why(id):
+    c = LEDGER[id]
+    assert isinstance(c, Claim)
+    assert c.source
+    assert len(c.statement) > 20
+    assert len(c.derivation) > 80
+    assert all(abs(v) < inf for v in RECORD[id]["numbers"].values())
+
+
+def test_cheap_claims_measured_again_agree_with_the_record():
+    seen = []
+    cheap = [id for id, c in LEDGER.items() if c.cheap]
+    rows = verify(cheap, lambda done, total, id: seen.append((done, total, id)))
+    assert [row.id for row in rows if not row.agrees] == []
+    assert [row.id for row in rows] == cheap == [id for _, _, id in seen[:-1]]
+    assert seen[-1] == (len(cheap), len(cheap), "")
+    for row in rows:
+        kind, numbers = RECORD[row.id]["kind"], RECORD[row.id]["numbers"]
+        assert row.evidence.kind == kind
+        assert set(row.evidence.numbers) == set(numbers)
+    again = json.loads(json.dumps([row.json() for row in rows]))
+    assert again[0]["verdict"] == rows[0].label
+    assert again[0]["agrees"] is True
+
+
+@pytest.mark.slow
+def test_the_whole_ledger_measured_again_agrees_with_the_record():
+    rows = verify()
+    assert [row.id for row in rows if not row.agrees] == []
+    assert sum(row.seconds for row in rows) < 300
+
+
+def test_exact_numbers_are_reproduced_to_the_digit():
+    for row in verify(["gatmiry.lemma-4.1", "gatmiry.symmetry", "gatmiry.figure-2"]):
+        assert dict(row.evidence.numbers) == pytest.approx(RECORD[row.id]["numbers"], rel=1e-12, abs=1e-15)
+
+
+def test_the_page_is_what_the_record_says():
+    assert (DOCS / "ledger.md").read_text() == page()
+
+
+def test_a_row_that_differs_from_the_record_says_so():
+    row = verify(["fu.initialisation"])[0]
+    news = replace(row, verdict=Verdict.FAILS)
+    assert row.agrees
+    assert not news.agrees
+    assert news.json()["agrees"] is False
+    assert news.json()["recorded"] == "holds corrected"
+
+
+def test_what_holds_on_samples_holds_where_checked():
+    evidence = Evidence(Kind.SAMPLED, {"x": 1.0})
+    row = Row("a.b", "", "", "", evidence, Verdict.HOLDS, None, 0.0)
+    assert row.label == "holds where checked"
+    assert replace(row, evidence=replace(evidence, kind=Kind.EXACT)).label == "holds"
+    assert replace(row, verdict=Verdict.FAILS).label == "fails"
+    assert row.json()["recorded"] is None
+
+
+def test_conditions_are_asked_in_order():
+    def made(**conditions):
+        measured = claim("a.b", "", "", kind=Kind.EXACT, holds=lambda m: m["x"] > 0, **conditions)(lambda: {"x": 1})
+        return lambda x: measured.judge(Evidence(Kind.EXACT, {"x": x}))
+
+    assert [made()(x) for x in (1, -1)] == ["holds", "fails"]
+    assert made(corrected=lambda m: m["x"] > -2)(-1) == "holds corrected"
+    assert made(vacuous=lambda m: m["x"] > 0)(1) == "vacuous"
+    assert made(undecided=lambda m: True, vacuous=lambda m: True)(1) == "open"
+
+
+def test_unknown_claims_are_refused_by_name():
+    with pytest.raises(ValueError, match=r"ids must be claims of the ledger; got ahn\.theorem-99"):
+        verify(["ahn.theorem-99"])
