@@ -3,8 +3,8 @@
 Lemma A.3.    One layer with q heads copies the q values before each token to it.
 Theorem 3.2.  Pre copies and applies the L-layer network Phi to the window (x_{t-q}, .., x_{t-1}); the loop is Lemma A.2
               with label x_t; post moves the answer to the empty token at n + 1, where it predicts x_{n+1}.
-Proof.        A token at t holds the codes of t - 1, .., t - q as queries and its own as a key; what no key matches (t <= q)
-              is 0 by the sink. The blank token takes e^C (n - q), so that the mean is over the n - q windows. []
+Proof.        A token at t holds the codes of t - 1, .., t - q as queries and its own as a key; what no key matches is
+              0 by the sink. The blank token takes e^C (n - q), so that the mean is over the n - q windows. []
 
 Put right: the paper aligns Phi(x_{t+1-q:t}) with no label; every head needs rows of its own; the first q tokens, whose
 windows are not full, must not be examples; the prompt lacks the empty token.
@@ -12,7 +12,7 @@ windows are not full, must not be examples; the prompt lacks the empty token.
 
 from __future__ import annotations
 
-from algoformer.constructions.encoder import Code, Encoder, Group, LogCount
+from algoformer.constructions.encoder import Code, Encoder, Fills, Group, LogCount
 from algoformer.constructions.instructions import Copy, Gate, Linear, Mac
 from algoformer.constructions.program import Gram, Program
 from algoformer.constructions.regression import code_bits, feature_registers, representation
@@ -32,12 +32,12 @@ def autoregression(
     h: float = 8.0,
     y: float = 8.0,
 ) -> Program:
-    """Theorem 3.2 for at most `examples` windows with |Phi| <= h and |x_t| <= y; without a network Phi is the window."""
+    """Theorem 3.2 for at most `examples` windows with |Phi| <= h, |x_t| <= y; without a network Phi is the window."""
     if network is not None and network.weights[0].shape[1] != q * d:
         raise ValueError(f"the network must take q d = {q * d} numbers; got {network.weights[0].shape[1]}")
     bits = code_bits(examples + 2 * q + 1)
     lags = [f"x{m}" for m in range(1, q + 1)]
-    codes = {f"q{m}": Code(bits, shift=q - m) for m in range(1, q + 1)}
+    codes: Fills = {f"q{m}": Code(bits, shift=q - m) for m in range(1, q + 1)}
     features = {"h": q * d} if network is None else feature_registers(network)
     z = Stream(
         x=d,
@@ -48,7 +48,7 @@ def autoregression(
         k=2 * bits,
         **dict.fromkeys(codes, 2 * bits),
     )
-    own = {"k": Code(bits, key=True, shift=q), "one": 1}
+    own: Fills = {"k": Code(bits, key=True, shift=q), "one": 1}
     tokens = Encoder(
         (
             Group("initial", "values", {"x": "x", "initial": 1, **own}, stop=q),

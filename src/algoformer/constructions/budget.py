@@ -19,7 +19,7 @@ _DUMP = {torch.float64: 31.0, torch.float32: 15.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Scales:
-    """C, c and the heads (multiple of c, share of the output) of one multiply-accumulate with |<key, query>| <= score."""
+    """C, c and the heads (multiple of c, share of the output) of a multiply-accumulate with |<key, query>| <= score."""
 
     dtype: torch.dtype
     score: float

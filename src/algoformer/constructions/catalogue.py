@@ -1,4 +1,4 @@
-"""Every construction at the size of the papers, what it must equal, and how closely: one table for tests, docs, commands."""
+"""Every construction at its size in the papers, what it must equal and how closely: for tests, docs and commands."""
 
 from __future__ import annotations
 
@@ -236,9 +236,7 @@ CATALOGUE: Mapping[str, Construction] = {
     "decoder-gradient-descent": Construction(
         source="AlgoFormer, Lemma A.5 and Theorem 4.2",
         claim="causal; pre 1 x 2, loop 1 x 2, post 2 x 2; all prefixes at once",
-        program=lambda: decoder_gradient_descent(
-            _D, eta=_X**-2, steps=_STEPS, examples=_N, x=_X, y=_Y, w=2.0
-        ),
+        program=lambda: decoder_gradient_descent(_D, eta=_X**-2, steps=_STEPS, examples=_N, x=_X, y=_Y, w=2.0),
         algorithm=lambda: GradientDescent(eta=_X**-2, steps=_STEPS),
         prompts={name: _dense(draw) for name, draw in _LINEAR.items()},
         bars={**_EXACT, _TWO: (2e-9, 2e-3), _FOUR: (1e-10, 2e-4)},
@@ -299,4 +297,5 @@ CATALOGUE: Mapping[str, Construction] = {
 def _preconditioner() -> Tensor:
     """A fixed symmetric matrix with eigenvalues from eta / 2 to eta."""
     q, _ = torch.linalg.qr(torch.randn(_D, _D, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
-    return (q * torch.linspace(0.5 * _ETA, _ETA, _D, dtype=torch.float64)) @ q.mT
+    matrix: Tensor = (q * torch.linspace(0.5 * _ETA, _ETA, _D, dtype=torch.float64)) @ q.mT
+    return matrix

@@ -3,9 +3,9 @@
 Statement.  From N chains s^0, .., s^{c-1} with s^l = leaky(W_l s^{l-1}) and the first l states of one more, the
             transformer predicts the next state, for every l with one set of weights: one layer before the loop (the
             paper: seven), one layer a step, one after it.
-Proof.      Pre copies to every state its successor and the position of the last token; the feed-forward marks the states
-            with that position and sets r = leaky^-1(successor). The loop is Lemma A.2 over the marked states, one a
-            chain. Post copies the answer to the blank token and applies leaky. []
+Proof.      Pre copies to every state its successor and the position of the last token; the feed-forward marks the
+            states with that position and sets r = leaky^-1(successor). The loop is Lemma A.2 over the marked states,
+            one a chain. Post copies the answer to the blank token and applies leaky. []
 
 Put right: "without loss of generality s^l = W s^{l-1}" hides leaky^-1, which needs the slope and amplifies noise by its
 inverse; the states of the test chain match too and must be no keys.
@@ -13,7 +13,7 @@ inverse; the states of the test chain match too and must be no keys.
 
 from __future__ import annotations
 
-from algoformer.constructions.encoder import Code, Encoder, Group, Link, LogCount
+from algoformer.constructions.encoder import Code, Encoder, Fills, Group, Link, LogCount
 from algoformer.constructions.instructions import Copy, Equal, Leaky, Mac
 from algoformer.constructions.program import Program
 from algoformer.constructions.regression import code_bits
@@ -50,7 +50,7 @@ def chain_of_thought(
         k=2 * bits,
         q=2 * bits,
     )
-    link = {"s": "s", "one": 1}
+    link: Fills = {"s": "s", "one": 1}
     tokens = Encoder(
         (
             Group(

@@ -1,20 +1,20 @@
 """Gradient descent on every prefix at once, by causal attention (AlgoFormer, Lemma A.5 and Theorem 4.2).
 
-Statement.  On tokens x_1, y_1, .., x_n, y_n the token x_i holds, after t causal layers, the t-th iterate w^i of gradient
-            descent on the mean square over the pairs before it, and post answers <w^i, x_i> for every i.
+Statement.  On tokens x_1, y_1, .., x_n, y_n the token x_i holds, after t causal layers, the t-th iterate w^i of
+            gradient descent on the mean square over the pairs before it, and post answers <w^i, x_i> for every i.
 Proof.      Pre copies x_j to the token of y_j. A step: w^i loses eta times the mean over y-tokens j < i of
-            x_j (<w^i, x_j> - y_j) = x_j <(x_j, y_j), (w^i, -1)>. With the x-tokens from the second on as dumps, token x_i
-            sees i - 1 keys and i - 1 dumps: the normaliser divides by i - 1. Post multiplies <x_i, w^i> by an attention
-            that sees only its own code. []
+            x_j (<w^i, x_j> - y_j) = x_j <(x_j, y_j), (w^i, -1)>. With the x-tokens from the second on as dumps, token
+            x_i sees i - 1 keys and i - 1 dumps: the normaliser divides by i - 1. Post multiplies <x_i, w^i> by an
+            attention that sees only its own code. []
 
-Put right: the paper's first head has keys on x-tokens and so sums to i, not i - 1; its dump y_1 is invisible to x_1; the
-theorem says Newton and means gradient descent; neither copy nor product is built. One eta must suit every prefix:
+Put right: the paper's first head has keys on x-tokens and so sums to i, not i - 1; its dump y_1 is invisible to x_1;
+the theorem says Newton and means gradient descent; neither copy nor product is built. One eta must suit every prefix:
 eta <= 1 / max |x|^2 does.
 """
 
 from __future__ import annotations
 
-from algoformer.constructions.encoder import Code, Encoder, Group
+from algoformer.constructions.encoder import Code, Encoder, Fills, Group
 from algoformer.constructions.instructions import Copy, Mac
 from algoformer.constructions.program import Program
 from algoformer.constructions.regression import code_bits
@@ -28,7 +28,8 @@ def decoder_gradient_descent(
     """Theorem 4.2 for at most `examples` pairs with |x| <= x, |y| <= y and |w| <= w on the way."""
     bits = code_bits(examples)
     z = Stream(x=d, y=1, s=d, w=d, o=1, one=1, blank=1, first=1, later=1, label=1, k=2 * bits, q=2 * bits)
-    code, own = {"q": Code(bits), "one": 1}, {"k": Code(bits, key=True)}
+    code: Fills = {"q": Code(bits), "one": 1}
+    own: Fills = {"k": Code(bits, key=True)}
     tokens = Encoder(
         (
             Group("blank", "blank", {"blank": 1, "one": 1}),

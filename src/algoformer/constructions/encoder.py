@@ -52,6 +52,7 @@ class LogCount:
 
 
 Fill = str | float | Code | Unit | Spread | Link | LogCount
+Fills = dict[str, Fill]
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Layout(NamedTuple):
 
     group: Int[Tensor, " s"]
     seen: Bool[Tensor, "b s"]
-    count: Float[Tensor, " b"]
+    number: Float[Tensor, " b"]
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Encoder:
         # What is a number on every group stands on every token, seen or not: an empty token has to attend somewhere.
         everywhere = {name for name in z.widths if self._numbers(name) == frozenset(self.names)}
         parts, seen, group, key = [], [], [], []
-        for rank, g in enumerate(self.groups):
+        for index, g in enumerate(self.groups):
             track = tracks[g.track]
             at = torch.arange(track.length, device=like.device)[g.start : g.stop]
             out = like.new_zeros(b, len(at), z.width)
@@ -135,7 +136,7 @@ class Encoder:
                 out[..., z.rows[register]] = shown
             parts.append(out)
             seen.append(visible)
-            group.append(torch.full((len(at),), rank, device=like.device))
+            group.append(torch.full((len(at),), index, device=like.device))
             key.append(at if g.track != "blank" else at - 1)
         stream, shown, rank = torch.cat(parts, 1), torch.cat(seen, 1), torch.cat(group)
         if self.interleaved:

@@ -1,14 +1,15 @@
 """Pre, loop and post as one looped layer (AlgoFormer, section 2.2).
 
-Statement.  A program whose three parts are one layer each runs as a looped one-layer transformer: T + 2 passes of a layer
-            that holds the heads of all three. The paper claims four heads for parts of one head each, the fourth to select.
-Proof.      A clock in the stream counts down from T + 1. Three registers say which part is not on; the feed-forward sets
-            them from the clock, relu(2 - clock) and |clock - 1|, exact on integers. A head whose part is not on is
+Statement.  A program whose three parts are one layer each runs as a looped one-layer transformer: T + 2 passes of a
+            layer that holds the heads of all three. The paper claims four heads for parts of one head each, the fourth
+            to select.
+Proof.      A clock in the stream counts down from T + 1. Three registers say which part is not on; the feed-forward
+            sets them from the clock, relu(2 - clock) and |clock - 1|, exact on integers. A head whose part is not on is
             silenced on the query side (all attention to the dump, or -B under the ReLU); a neuron gets -B. What is off
             adds exactly 0. []
 
-Three heads suffice for parts of one head, then: the selection is done by the feed-forward layer, not by a head. A part of
-linear attention cannot be silenced in its scores, which are a product of two linear forms.
+Three heads suffice for parts of one head, then: the selection is done by the feed-forward layer, not by a head. A part
+of linear attention cannot be silenced in its scores, which are a product of two linear forms.
 """
 
 from __future__ import annotations
@@ -32,12 +33,7 @@ def fuse(program: Program) -> Program:
         raise ValueError(f"{program.name} must have a register that holds 1 on every token; got none")
     z = Stream(**program.stream.widths, clock=1, no_pre=1, no_loop=1, no_post=1)
     one = getattr(z, names[0])
-    body = [
-        step
-        for name, layers in parts.items()
-        for i in layers[0]  # type: ignore[index]
-        for step in _gated(i, getattr(z, f"no_{name}"))
-    ]
+    body = [step for name, layers in parts.items() for i in layers[0] for step in _gated(i, getattr(z, f"no_{name}"))]
     body += [
         Linear(into=z.clock, value=z.clock - one),
         Linear(into=z.no_pre, value=one),

@@ -1,4 +1,4 @@
-"""Gradient descent by linear self-attention (von Oswald et al. 2023; Ahn et al. 2023, Lemma 2; Gatmiry et al. 2024, 3.1).
+"""Gradient descent by linear self-attention (von Oswald et al. 2023; Ahn et al. 2023, Lemma 2; Gatmiry et al. 2024).
 
 Statement.  Tokens hold x and r = y - <w_t, x>, with y = 0 at a query. With the layer below, r after t layers is the
             residual of the t-th iterate of (preconditioned) gradient descent on |Xw - y|^2 / 2n from w_0 = 0.

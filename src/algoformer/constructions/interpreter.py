@@ -162,7 +162,7 @@ def _change(program: Program, i: Instruction, z: Tensor, layout: Layout) -> Tens
             return pairs.to(z) @ value
         scores = (of(i.query, z) @ of(i.key, z).mT).where(pairs, 0.0)
         if i.mean:
-            seen = pairs.sum(2, keepdim=True).to(z) if program.causal else layout.count[:, None, None]
+            seen = pairs.sum(2, keepdim=True).to(z) if program.causal else layout.number[:, None, None]
             scores = scores / seen.clamp(min=1)
         return scores @ value
     if isinstance(i, Linear):
@@ -198,7 +198,7 @@ def _limits(program: Program, section: str, z: Tensor, layout: Layout) -> list[t
     limits: list[tuple[Tensor, str, float]] = []
     if section == "pre":
         if program.examples is not None:
-            limits.append((layout.count, "examples", program.examples))
+            limits.append((layout.number, "examples", program.examples))
         for name, bound in program.bounds.items():
             size = z[..., program.stream.rows[name]].norm(dim=-1)
             limits.append((size.amax(1), f"|{name}|", bound))
@@ -207,7 +207,7 @@ def _limits(program: Program, section: str, z: Tensor, layout: Layout) -> list[t
                 z[..., program.stream.rows[gram.register]]
                 * program.encoder.tokens(layout, groups(gram.groups))[:, None]
             )
-            values = torch.linalg.eigvalsh(v.mT @ v) / (layout.count.clamp(min=1)[:, None] if gram.mean else 1)
+            values = torch.linalg.eigvalsh(v.mT @ v) / (layout.number.clamp(min=1)[:, None] if gram.mean else 1)
             limits.append((values.amax(1), f"eigenvalues of {gram.register}'{gram.register}", gram.most))
             some = values > 1e3 * torch.finfo(z.dtype).eps * values.amax(1, keepdim=True)
             if gram.least > 0:
@@ -215,7 +215,7 @@ def _limits(program: Program, section: str, z: Tensor, layout: Layout) -> list[t
                 limits.append((inverse, f"1 / eigenvalues of {gram.register}'{gram.register}", 1 / gram.least))
     loops = [layer for body in program.bodies for layer in body]
     layers = [*loops, *(program.post if section == "post" else ())]
-    for i in (i for layer in layers for i in layer):  # type: ignore[attr-defined]
+    for i in (i for layer in layers for i in layer):
         if isinstance(i, Mac) and i.score is not None:
             scores = program.stream.of(i.query, z) @ program.stream.of(i.key, z).mT
             size = scores.abs().where(attended(program, i, z, layout), 0.0).amax((1, 2))

@@ -57,7 +57,7 @@ def _body(program: Program, sizes: dict[tuple[str, int], str]) -> list[str]:
         for number, layer in enumerate(layers, 1):
             size = sizes.get((section, number), "")
             lines.append(f"{section} {number}{f'  ({size})' if size else ''}")
-            lines += [f"    {'attend' if i.attends else 'token '}  {i}" for i in layer]  # type: ignore[attr-defined]
+            lines += [f"    {'attend' if i.attends else 'token '}  {i}" for i in layer]
     return lines
 
 
@@ -69,7 +69,10 @@ def _foot(program: Program) -> list[str]:
     limits = [f"|{name}| <= {bound:.4g}" for name, bound in program.bounds.items()]
     limits += [f"at most {program.examples} examples"] if program.examples is not None else []
     if (gram := program.gram) is not None:
-        limits.append(f"eigenvalues of the {'mean' if gram.mean else 'sum'} of {gram.register} {gram.register}' <= {gram.most:.4g}")
+        limits.append(
+            f"eigenvalues of the {'mean' if gram.mean else 'sum'} of {gram.register} {gram.register}' "
+            f"<= {gram.most:.4g}"
+        )
     return [*lines, f"declared for {', '.join(limits)}"] if limits else lines
 
 

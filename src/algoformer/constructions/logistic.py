@@ -11,8 +11,8 @@ Proof.      w is a row: token j holds w_j. (1) z_i = <a_i, w>, then D = s(z) s(-
             X <- 2 X - X H X, one layer each, for H is symmetric. (5) p = X g; (6) lambda^2 = <g, p> at the first token,
             then the step size; (7) w_j -= size p_j = size <p, e_j>. []
 
-Put right: the sign of the gradient; 6d + 4 rows, not 7d + 5; alpha is never chosen, and k = 1 (the 13 layers of the paper's
-figure) does not invert; the step-size knots must open towards 0, where the function is steep.
+Put right: the sign of the gradient; 6d + 4 rows, not 7d + 5; alpha is never chosen, and k = 1 (the 13 layers of the
+paper's figure) does not invert; the step-size knots must open towards 0, where the function is steep.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from algoformer.checks import real
 from algoformer.constructions.encoder import Encoder, Group, Unit
 from algoformer.constructions.instructions import Clear, Linear, Mac, Table
 from algoformer.constructions.program import Program
-from algoformer.constructions.stream import Stream
+from algoformer.constructions.stream import Form, Stream
 
 
 def damped_newton(d: int, *, mu: float = 0.1, steps: int = 12, hinges: int = 1024, inner: int = 6) -> Program:
@@ -43,8 +43,9 @@ def damped_newton(d: int, *, mu: float = 0.1, steps: int = 12, hinges: int = 102
     margins = Mac(into=z.m, value=z.w, key=z.eye, query=z.a, keys="columns")
     most = 1.075 * (2 * math.log(2) / mu) ** 0.5
     domain = (-most, most)
-    curvature = Table(into=z.m, value=z.m, function=_curvature, name="curvature", domain=domain, hinges=hinges)
-    half = Table(into=z.c, value=z.m, function=_centred, name="centred sigmoid", domain=domain, hinges=hinges, scale=-1.0, add=True)  # fmt: skip
+    scalar = partial(Table, value=z.m, domain=domain, hinges=hinges)
+    curvature = scalar(into=z.m, function=_curvature, name="curvature")
+    half = scalar(into=z.c, function=_centred, name="centred sigmoid", scale=-1.0, add=True)
     label = Linear(into=z.c, value=0.5 * z.y, add=True)
     ones = torch.ones(d, 1, dtype=torch.float64)
     squares = partial(  # D is in [0, 1/4] and an entry of a in [-1, 1]
@@ -56,8 +57,8 @@ def damped_newton(d: int, *, mu: float = 0.1, steps: int = 12, hinges: int = 102
     ]
     c = 2 / (2 * mu + 0.25)
 
-    def product(into: object, value: object, key: object, query: object, scale: float = 1.0, mean: bool = False) -> Mac:
-        return Mac(into=into, value=value, key=key, query=query, scale=scale, mean=mean, keys="columns", add=True)  # type: ignore[arg-type]
+    def product(into: Form, value: Form, key: Form, query: Form, scale: float = 1.0, mean: bool = False) -> Mac:
+        return Mac(into=into, value=value, key=key, query=query, scale=scale, mean=mean, keys="columns", add=True)
 
     model = [
         product(z.h, z.p, z.a, z.eye, mean=True),
@@ -112,4 +113,5 @@ def _square(q: Tensor) -> Tensor:
 
 
 def _size(decrement: Tensor, mu: float) -> Tensor:
-    return 1 / (1 + decrement.clamp(min=0).sqrt() / (2 * mu**0.5))
+    root: float = 2 * mu**0.5
+    return root / (root + decrement.clamp(min=0).sqrt())

@@ -75,6 +75,13 @@ def compile(
 class Block(nn.Module):
     """One transformer layer: attention, residual, ReLU feed-forward, residual."""
 
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    up: Tensor
+    up_bias: Tensor
+    down: Tensor
+    down_bias: Tensor
     keyed: Tensor
     mean: Tensor
 
@@ -132,7 +139,7 @@ class Block(nn.Module):
         if self.causal:
             count = (self.keyed[:, layout.group] * layout.seen[:, None]).cumsum(-1)[..., None]
         else:
-            count = layout.count[:, None, None, None]
+            count = layout.number[:, None, None, None]
         return count.clamp(min=1).where(self.mean[:, None, None], 1.0)
 
 
@@ -152,7 +159,7 @@ class Compiled(nn.Module, Machine):
     ) -> None:
         super().__init__()
         self.program, self.attention, self.outside = program, attention, outside
-        self.options = {
+        self.options: dict[str, Any] = {
             "attention": attention,
             "dtype": str(dtype).removeprefix("torch."),
             "heads": heads,
@@ -197,14 +204,14 @@ class Compiled(nn.Module, Machine):
             return self.loop
         sizes = [len(body) for body in self.program.bodies]
         start = sum(sizes[: int(section)])
-        return self.loop[start : start + sizes[int(section)]]  # type: ignore[return-value]
+        return self.loop[start : start + sizes[int(section)]]
 
     @property
     def budget(self) -> tuple[tuple[Mac, float | None], ...]:
         """Each softmax multiply-accumulate and the a-priori bound of its error, None where its values have no bound."""
         if self.attention != "softmax":
             return ()
-        lowering = _Lowering(self.program, self.attention, self.dtype, int(self.options["heads"]), True)
+        lowering = _Lowering(self.program, self.attention, self.dtype, self.options["heads"], True)
         return tuple((i, lowering.bound(i)) for i in self.program.instructions if isinstance(i, Mac))
 
 

@@ -1,24 +1,24 @@
-"""Matrix inversion and least squares by Newton's iteration, linear attention (Giannou et al. 2024, Lemma 4.1, Theorem 4.2).
+"""Matrix inversion and least squares by Newton's iteration, linear attention (Giannou et al. 2024, section 4).
 
 Tokens are columns: a d x d matrix is a register of width d over the first d tokens, and attention without a mask is the
 product V K'Q of three matrices. With the columns e_j of [I 0] in a register, K = I or Q = I leave a factor out.
 
-Lemma 4.1.    X <- X (2 I - A X) for any d x d matrix A. The paper stores A and takes two layers; with A' stored, key' = A
-              and one layer does it: X - X A X + X, in 3d rows.
+Lemma 4.1.    X <- X (2 I - A X) for any d x d matrix A. The paper stores A and takes two layers; with A' stored,
+              key' = A and one layer does it: X - X A X + X, in 3d rows.
 Theorem 4.2.  Least squares: S = A'A (+ mu I for ridge, Remark 4.4), X_0 = eps S or c I, T steps, then y'A X_T a_test.
               Depth 3 + T, two heads, width 4d + 3.
 Order p.      eq. 3.4, X <- X sum_{m<p} (I - S X)^m, in p layers a step for p > 2: E = I - S X, then Horner's rule.
 Proof.        Each line below is one product; S and X are symmetric (polynomials in S), so that K = S gives key' = S. []
 
-Put right: the printed keys and queries of steps 2 and 3 select the wrong blocks; the answer is the first entry of the last
-row, not the last; n >= d is needed.
+Put right: the printed keys and queries of steps 2 and 3 select the wrong blocks; the answer is the first entry of the
+last row, not the last; n >= d is needed.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from algoformer.constructions.encoder import Encoder, Group, Spread, Unit
+from algoformer.constructions.encoder import Encoder, Fills, Group, Spread, Unit
 from algoformer.constructions.instructions import Mac
 from algoformer.constructions.program import Program
 from algoformer.constructions.stream import Form, Stream
@@ -27,7 +27,7 @@ from algoformer.constructions.stream import Form, Stream
 def matrix_inverse(d: int, *, alpha: float, steps: int) -> Program:
     """Lemma 4.1: the rows of A are d examples, X_0 = alpha A', and the answer is query' X y."""
     z = Stream(x=d, a=d, eye=d, v=d, y=1, t=1, o=1)
-    column = {"a": "x", "eye": Unit(d), "y": "y", "t": Spread()}
+    column: Fills = {"a": "x", "eye": Unit(d), "y": "y", "t": Spread()}
     return Program(
         name="Newton-Schulz inverse (Giannou, Lemma 4.1)",
         stream=z,
@@ -56,7 +56,7 @@ def least_squares(
     if order < 2:
         raise ValueError(f"order must be at least 2; got {order}")
     z = Stream(x=d, s=d, eye=d, a=d, t=1, y=1, o=1, **({"e": d, "p": d} if order > 2 else {}))
-    column = {"x": Unit(d), "s": Unit(d), "eye": Unit(d), "a": "x", "t": Spread(), "y": "y"}
+    column: Fills = {"x": Unit(d), "s": Unit(d), "eye": Unit(d), "a": "x", "t": Spread(), "y": "y"}
     gram = [product(z.s, z.a, z.a, z.eye), product(z.s, z.eye, z.eye, z.eye, scale=ridge - 1)]
     if start == "S":
         gram += [

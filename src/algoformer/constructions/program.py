@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from algoformer.checks import whole
 from algoformer.constructions.encoder import Encoder
@@ -30,7 +30,7 @@ class Gram:
 
 
 class Place(NamedTuple):
-    """A layer of a program, where it stands, and what may be nonzero before its attention and before its second half."""
+    """A layer of a program, where it stands, and what may be nonzero before its first and its second half."""
 
     section: str
     layer: Layer
@@ -58,10 +58,10 @@ class Program:
     steps: int
     labels: int = 1
     answers: int | None = None
-    pre: Sequence[object] = ()
-    loop: Sequence[object] = ()
-    post: Sequence[object] = ()
-    passes: Sequence[Sequence[object]] | None = None
+    pre: Sequence[Any] = ()
+    loop: Sequence[Any] = ()
+    post: Sequence[Any] = ()
+    passes: Sequence[Sequence[Any]] | None = None
     causal: bool = False
     first: bool = False
     examples: int | None = None
@@ -94,7 +94,7 @@ class Program:
     def instructions(self) -> tuple[Instruction, ...]:
         """Every instruction in the order of execution, the loop once."""
         sections = (self.pre, *self.bodies, self.post)
-        return tuple(i for section in sections for layer in section for i in layer)  # type: ignore[attr-defined]
+        return tuple(i for section in sections for layer in section for i in layer)
 
     def places(self) -> Generator[Place, None, None]:
         """Every layer with what may be nonzero around it; a loop is entered as its own passes leave it."""
@@ -133,7 +133,7 @@ class Program:
         for section, layers in (("pre", self.pre), *(("loop", b) for b in self.bodies), ("post", self.post)):
             if section == "loop":
                 written |= later
-            for layer in layers:  # type: ignore[attr-defined]
+            for layer in layers:
                 for half in (True, False):
                     written |= self._hold_half([i for i in layer if i.attends == half], written, section)
         z.matrix(self.read)

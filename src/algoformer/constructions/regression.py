@@ -7,8 +7,8 @@ Theorem 3.1.  Pre copies each label to its input's token and applies the L-layer
 Proof.        A Mac with the N label tokens as dumps: each takes e^C, so that the normaliser is N e^C and divides by N.
               Copies match the binary codes of the pairs. A network without biases keeps empty tokens empty. []
 
-Put right: the paper's second head subtracts the constant, which leaves an error c; heads at +c and -c leave c^2. Its copy
-of y gives y/2 with the wrong sign; x/N needs a product that a ReLU layer has not, and the normaliser gives it free.
+Put right: the paper's second head subtracts the constant, which leaves an error c; heads at +c and -c leave c^2. Its
+copy of y gives y/2 with the wrong sign; x/N needs a product that a ReLU layer has not: the normaliser gives it free.
 """
 
 from __future__ import annotations

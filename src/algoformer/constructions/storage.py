@@ -77,10 +77,9 @@ def program_from_json(data: dict[str, Any], functions: Mapping[str, Function]) -
         return [[_instruction_from(i, functions) for i in layer] for layer in layers]
 
     tokens = data.pop("encoder")
-    groups = tuple(
-        Group(**{**g, "fill": {r: _fill_from(f) for r, f in g["fill"].items()}}) for g in tokens["groups"]
-    )
+    groups = tuple(Group(**{**g, "fill": {r: _fill_from(f) for r, f in g["fill"].items()}}) for g in tokens["groups"])
     gram = data.pop("gram")
+    rest: dict[str, Any] = {section: body(data.pop(section)) for section in ("pre", "loop", "post")}
     return Program(
         stream=z,
         encoder=Encoder(groups, _KINDS[tokens["kind"]], tokens["interleaved"]),
@@ -88,7 +87,7 @@ def program_from_json(data: dict[str, Any], functions: Mapping[str, Function]) -
         at=_names(data.pop("at")),
         gram=None if gram is None else Gram(**{**gram, "groups": _names(gram["groups"])}),
         passes=None if (passes := data.pop("passes")) is None else [body(one) for one in passes],
-        **{section: body(data.pop(section)) for section in ("pre", "loop", "post")},
+        **rest,
         **data,
     )
 
@@ -111,7 +110,7 @@ def _instruction_from(data: dict[str, Any], functions: Mapping[str, Function]) -
         values["match"] = tuple(form_from_json(f) for f in values["match"])
     if kind is Table:
         values["function"] = _function(values["name"], functions)
-    return kind(**values)  # type: ignore[no-any-return]
+    return kind(**values)
 
 
 def _function(name: str, functions: Mapping[str, Function]) -> Function:

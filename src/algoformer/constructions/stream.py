@@ -27,9 +27,10 @@ class Form:
     def __add__(self, other: Form) -> Form:
         if other.width != self.width:
             raise ValueError(f"forms that are added must be equally wide; got {self.width} and {other.width}")
-        both = {name: self.parts[name] + other.parts[name] for name in self.parts.keys() & other.parts.keys()}
-        names = list(dict.fromkeys([*self.parts, *other.parts]))
-        return Form(self.width, {n: both[n] if n in both else self.parts.get(n, other.parts.get(n)) for n in names})  # type: ignore[misc]
+        total = dict(self.parts)
+        for name, m in other.parts.items():
+            total[name] = total[name] + m if name in total else m
+        return Form(self.width, total)
 
     def __sub__(self, other: Form) -> Form:
         return self + -other

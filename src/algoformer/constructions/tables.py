@@ -74,4 +74,5 @@ def _knots(function: Callable[[Tensor], Tensor], domain: tuple[float, float], co
     share = (wanted - mass[at - 1]) / (mass[at] - mass[at - 1])
     knots = cells[at - 1] + share * (cells[at] - cells[at - 1])
     knots[0], knots[-1] = low, high
-    return knots.unique()
+    distinct: Tensor = torch.unique(knots)
+    return distinct
