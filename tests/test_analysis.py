@@ -50,7 +50,7 @@ def test_an_algorithm_is_like_itself_and_the_cosine_is_numpys():
 
 @pytest.mark.parametrize(
     ("seeds", "tolerance"),
-    [pytest.param(1, 5e-3, id="one seed"), pytest.param(10, 6e-4, id="all", marks=pytest.mark.slow)],
+    [pytest.param(1, 2e-2, id="one seed"), pytest.param(10, 6e-4, id="all", marks=pytest.mark.slow)],
 )
 def test_similarities_of_newton_and_gradient_descent_are_reproduced(seeds, tolerance):
     # the mean over ten seeds of 320 prompts, to three decimals; one seed is within its sampling error

@@ -23,7 +23,7 @@ _HOME = {
     "Truth": "task",
 }
 
-_MODULES = ("solvers", "tasks", "testing")
+_MODULES = ("analysis", "solvers", "tasks", "testing")
 
 __all__ = [
     "Algorithm",
@@ -39,6 +39,7 @@ __all__ = [
     "Series",
     "Task",
     "Truth",
+    "analysis",
     "rollout",
     "solvers",
     "tasks",
@@ -59,7 +60,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from algoformer import solvers, tasks, testing
+    from algoformer import analysis, solvers, tasks, testing
     from algoformer.algorithm import Algorithm, Diverged, On, Reduction, rollout
     from algoformer.estimators import InContextClassifier, InContextRegressor
     from algoformer.prompt import Chains, Dense, Prompt, Series
