@@ -257,6 +257,25 @@ def equality(config: TrainConfig, device: torch.device) -> dict[str, float]:
     }
 
 
+def repeatability(device: torch.device, steps: int = 300) -> dict[str, float]:
+    """How far apart the losses of runs of one seed are: uninterrupted twice, and once paused half-way."""
+    out: dict[str, float] = {}
+    for deterministic in (False, True):
+        losses = []
+        for paused in (False, False, True):
+            config = replace(CONFIG, steps=steps, deterministic=deterministic, log_every=10, checkpoint_every=steps)
+            rows: list[float] = []
+            with tempfile.TemporaryDirectory() as folder:
+                for until in (steps // 2, steps) if paused else (steps,):
+                    model = made(AlgoFormerConfig(), device)
+                    train(model, TASK, config, folder, until=until, progress=lambda p, rows=rows: rows.append(p.loss))
+            losses.append(torch.tensor(rows, dtype=torch.float64))
+        kind = "deterministic" if deterministic else "default"
+        out[f"{kind}_two_runs"] = float(((losses[0] - losses[1]) / losses[0]).abs().max())
+        out[f"{kind}_resumed"] = float(((losses[0] - losses[2]) / losses[0]).abs().max())
+    return out
+
+
 def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
     """The floating-point operations a second of one large matrix product."""
     size = 8192 if device.type == "cuda" else 512
@@ -322,6 +341,7 @@ def run(
             ("profile", lambda: ours(default, config, where, 1, 20, profile=True)),
             ("equality_bf16", lambda: equality(config, where)),
             ("equality_fp32", lambda: equality(replace(config, precision="fp32"), where)),
+            ("repeatability", lambda: repeatability(where)),
             ("first_step", lambda: first_step(where)),
             ("memory_T200", lambda: ours(AlgoFormerConfig(loops=200), config, where, 1, 10)),
             ("c_compile", lambda: whole_compiled(config, where, repeats, steps)),

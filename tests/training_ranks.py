@@ -5,24 +5,24 @@ import os
 import sys
 
 import torch
-import torch.distributed as dist
 
 from algoformer.models import AlgoFormer, AlgoFormerConfig
 from algoformer.tasks import LinearRegression
-from algoformer.training import Ramp, TrainConfig, train
+from algoformer.training import Ramp, TrainConfig, processes, train
 
 
 def main() -> None:
     torch.set_num_threads(1)
     rank, world, port, dtype, out = sys.argv[1:]
-    if int(world) > 1:
-        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "WORLD_SIZE": world}
-        dist.init_process_group("gloo")
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "WORLD_SIZE": world}  # as torchrun
+    with processes("cpu"):
+        run(rank, dtype, out)
+
+
+def run(rank: str, dtype: str, out: str) -> None:
     config = AlgoFormerConfig(features=3, width=16, heads=2, positions=16, loops=3)
     model = AlgoFormer(config, torch.Generator().manual_seed(int(rank))).to(getattr(torch, dtype))
-    if int(world) == 1:  # rank 0's weights are broadcast, so the single process begins with the same
-        assert rank == "0"
-    losses: list[float] = []
+    losses: list[tuple[float, int | None]] = []  # the weights of rank 0 are those of all
     train(
         model,
         LinearRegression(d=3, n=4, dense=True),
@@ -44,8 +44,6 @@ def main() -> None:
             json.dump(
                 {"losses": losses, "weights": torch.cat([v.flatten() for v in model.parameters()]).tolist()}, file
             )
-    if int(world) > 1:
-        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

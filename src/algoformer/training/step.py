@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -223,6 +224,8 @@ def settings(precision: str, deterministic: bool, device: torch.device) -> Itera
     before = torch.get_float32_matmul_precision()
     strict = torch.are_deterministic_algorithms_enabled()
     torch.set_float32_matmul_precision("high" if precision in ("tf32", "bf16") else "highest")
+    if deterministic and device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
     torch.use_deterministic_algorithms(deterministic or strict)
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     try:

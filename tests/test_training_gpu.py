@@ -1,0 +1,150 @@
+"""The fast path gives the plain path's loss and gradients; the kernel gives the library's attention."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from algoformer.models import AlgoFormer, AlgoFormerConfig, LinearTransformer, LinearTransformerConfig
+from algoformer.tasks import LinearRegression
+from algoformer.training import Ramp, TrainConfig, train
+from algoformer.training.data import Data, Size
+from algoformer.training.step import Step, compiled, settings
+
+gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+TASK = LinearRegression(d=5, n=10, dense=True)
+
+
+def made():
+    config = AlgoFormerConfig(features=5, width=64, heads=2, positions=32, loops=6)
+    return AlgoFormer(config, torch.Generator().manual_seed(0)).cuda()
+
+
+def gradients(config, weights, step, fast):
+    device, model = torch.device("cuda"), made()
+    model.load_state_dict(weights)
+    one = Step(model, TASK, replace(config, fast=fast), device)
+    data = Data(TASK, config, device, torch.float32, padded=one.graphs)
+    with settings(one.precision, False, device), compiled(model, one.fast):
+        for i in range(5 if fast else 1):  # the fifth is a replay
+            model.load_state_dict(weights)
+            row = one(0, data.batch(step, Size(None, None, 6)), 6).clone()
+            if fast and i == 4:
+                assert len(one.captured) == 1
+        return row, [v.grad.clone() for v in one.weights]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("mark", [pytest.param(None, marks=gpu)])
+def test_the_captured_step_is_the_plain_step(precision, mark):
+    config = TrainConfig(batch=32, window=4, precision=precision, lr=1e-12, warmup=0)
+    weights = made().state_dict()
+    row, fast = gradients(config, weights, 3, True)
+    wanted, plain = gradients(config, weights, 3, False)
+    _, exact = gradients(replace(config, precision="fp32"), weights, 3, False)
+
+    def apart(one, other):
+        total = torch.stack([v.norm() for v in other]).norm()
+        return float(torch.stack([(a - b).norm() for a, b in zip(one, other, strict=True)]).norm() / total)
+
+    if precision == "fp32":
+        torch.testing.assert_close(row, wanted, rtol=1e-5, atol=0)
+        assert apart(fast, plain) < 1e-5
+    else:  # both round: the fast path at most a little more
+        assert apart(fast, exact) < 1.5 * apart(plain, exact) + 1e-4
+
+
+@pytest.mark.parametrize("mark", [pytest.param(None, marks=gpu)])
+def test_a_curriculum_over_loops_dimensions_and_points_runs_on_graphs(mark):
+    config = TrainConfig(
+        steps=40, batch=16, window=3, dims=Ramp(start=2, stop=5, every=5), examples=Ramp(start=4, stop=10, every=5),
+        loops=Ramp(start=3, stop=6, every=10), log_every=1, precision="fp32",
+    )  # fmt: skip
+    losses = {fast: [] for fast in (True, False)}
+    for fast in losses:
+        train(made(), TASK, replace(config, fast=fast), progress=lambda p, f=fast: losses[f].append(p.loss))
+    assert losses[True] == pytest.approx(losses[False], rel=1e-3)
+
+
+@pytest.mark.parametrize("mark", [pytest.param(None, marks=gpu)])
+def test_models_without_regions_are_captured_too(mark):
+    losses = {fast: [] for fast in (True, False)}
+    for fast in losses:
+        model = LinearTransformer(
+            LinearTransformerConfig(features=5, layers=2), torch.Generator().manual_seed(0)
+        ).cuda()
+        config = TrainConfig(steps=20, batch=64, lr=1e-2, fast=fast, precision="fp32", log_every=1)
+        train(model, LinearRegression(d=5, n=10), config, progress=lambda p, f=fast: losses[f].append(p.loss))
+    assert losses[True] == pytest.approx(losses[False], rel=1e-4)
+
+
+KERNEL = """
+import torch
+from algoformer.models import kernels
+
+g = torch.Generator().manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+for dtype, tolerance in ((torch.float32, 2e-6 if device == "cpu" else 5e-3), (torch.float16, 5e-3)):
+    for b, s, h, c in ((2, 81, 2, 32), (1, 1, 1, 16), (3, 16, 2, 16), (2, 17, 3, 16), (1, 128, 1, 64)):
+        qkv = torch.randn(b, s, 3 * h * c, generator=g).to(device, dtype).requires_grad_()
+        grad = torch.randn(b, s, h * c, generator=g).to(device, dtype)
+        out = kernels.short_attention(qkv, h)
+        (got,) = torch.autograd.grad(out, qkv, grad)
+        exact = qkv.detach().double().requires_grad_()
+        q, k, v = exact.view(b, s, 3, h, c).permute(2, 0, 3, 1, 4)
+        shown = torch.ones(s, s, device=device).tril().bool()
+        p = (q @ k.mT / c**0.5).masked_fill(~shown, -torch.inf).softmax(-1)
+        wanted = (p @ v).transpose(1, 2).reshape(b, s, h * c)
+        (gradient,) = torch.autograd.grad(wanted, exact, grad.double())
+        for one, other in ((out, wanted), (got, gradient)):
+            error = float((one.detach() - other.detach()).norm() / other.detach().norm().clamp(min=1e-9))
+            assert error < tolerance or s == 1, (dtype, b, s, h, c, error)
+print("equal")
+"""
+
+
+def test_the_attention_kernel_is_attention():
+    """On a GPU as it is, elsewhere in Triton's interpreter; outside this process, whose shape checks it cannot bear."""
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("Triton is not installed")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[1] / "src") + ":" + os.environ.get("PYTHONPATH", ""),
+    }
+    if not torch.cuda.is_available():
+        environment["TRITON_INTERPRET"] = "1"
+    done = subprocess.run([sys.executable, "-c", KERNEL], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "equal", done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_the_compiled_step_is_the_plain_step_on_a_cpu(tmp_path):
+    """torch.compile takes minutes here, and does not go with the shape checks of this process."""
+    code = """
+import torch
+from algoformer.models import AlgoFormer, AlgoFormerConfig
+from algoformer.tasks import LinearRegression
+from algoformer.training import TrainConfig, train
+
+out = []
+for fast in (False, True):
+    config = AlgoFormerConfig(features=5, width=32, heads=2, loops=6, positions=32)
+    model = AlgoFormer(config, torch.Generator().manual_seed(0))
+    train(
+        model,
+        LinearRegression(d=5, n=10, dense=True),
+        TrainConfig(steps=5, batch=8, log_every=1, window=3, fast=fast, random_loops=(4, 7)),
+        progress=lambda p: out.append((p.loss, p.row["gradient"])),
+    )
+for plain, fast in zip(out[:5], out[5:]):
+    torch.testing.assert_close(torch.tensor(fast), torch.tensor(plain), rtol=1e-5, atol=0)
+print("equal")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=900)
+    assert done.stdout.strip() == "equal", done.stderr[-2000:]
