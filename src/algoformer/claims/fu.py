@@ -6,6 +6,7 @@ from math import log2
 
 import numpy as np
 
+from algoformer.claims.built import deviation, size
 from algoformer.claims.claim import Kind, Numbers, claim
 
 PAPER = "Fu et al. 2024"
@@ -68,3 +69,29 @@ def initialisation() -> Numbers:
             share = share**2
         out[f"largest unsolved share after 60 steps, alpha = {alpha:g}/|S S'|"] = float(share.max())
     return out
+
+
+@claim(
+    "fu.theorem",
+    f"{PAPER}, theorem on the slides",
+    "A transformer of k + 8 layers and O(d) width predicts with k steps of Newton's iteration.",
+    kind=Kind.SAMPLED,
+    holds=lambda m: (
+        m["largest error, ReLU"] < 1e-11 and m["layers besides the k steps"] <= 8 and m["layers a step"] <= 1
+    ),
+)
+def theorem() -> Numbers:
+    """With ReLU attention it is exact, and k + 3 layers are enough: one to begin, two to read out. A product z needs
+    two heads, relu(z) and relu(-z) with opposite value matrices; equal ones, as in the full paper, give relu(z) +
+    relu(-z) = |z|. The width is d for x, d for M x and log N for positions. d = 20, N = 40, 50 steps.
+    """
+    s = size("newton", "relu")
+    z = np.linspace(-1, 1, 101)
+    return {
+        "largest error, ReLU": deviation("newton", "relu"),
+        "layers besides the k steps": s["pre layers"] + s["post layers"],
+        "layers a step": s["loop layers"],
+        "width": s["width"],
+        "largest error of z with equal values": float(np.abs(np.maximum(z, 0) + np.maximum(-z, 0) - z).max()),
+        "largest error of z with opposite values": float(np.abs(np.maximum(z, 0) - np.maximum(-z, 0) - z).max()),
+    }

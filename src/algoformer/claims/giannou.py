@@ -7,9 +7,12 @@ from math import comb, log2, sqrt
 import numpy as np
 import torch
 
+from algoformer.claims.built import deviation, heads, size
 from algoformer.claims.claim import Kind, Numbers, claim
+from algoformer.constructions import compile, damped_newton, matrix_inverse
+from algoformer.constructions.catalogue import CATALOGUE
 from algoformer.prompt import Prompt
-from algoformer.solvers import Newton, Ridge
+from algoformer.solvers import DampedNewton, Newton, Ridge
 
 PAPER = "Giannou et al. 2024"
 
@@ -48,6 +51,78 @@ def equation_3_4() -> Numbers:
         "steps of order 2": steps(2),
         "steps of order 3": steps(3),
         "steps of order 10": steps(10),
+    }
+
+
+@claim(
+    "giannou.lemma-4.1",
+    f"{PAPER}, Lemma 4.1",
+    "Two layers of linear attention with two heads and width 4d take a step X <- X (2 I - A X) of Newton's iteration "
+    "for the inverse of any A; one layer where A is symmetric.",
+    kind=Kind.SAMPLED,
+    holds=lambda m: (
+        m["largest error"] < 1e-11 and m["layers a step"] <= 2 and m["heads"] <= 2 and m["rows it uses"] <= 40
+    ),
+)
+def lemma_4_1() -> Numbers:
+    """Linear attention without a mask is the product V K' Q: with A' in the stream, V = -X, K = A', Q = X is -X A X
+    and V = X, K = Q = I is +X. So one layer does it for every A, in 3d rows; the split into general and symmetric
+    comes from storing A in the proof (the statement has A'). d = 10, condition 10, 30 steps against numpy.
+    """
+    p = CATALOGUE["matrix-inverse"].prompts["kappa(A) = 10"](2, torch.Generator().manual_seed(0))
+    program = matrix_inverse(10, alpha=0.9, steps=30)
+    model, widths = compile(program, "linear", masked=False), program.stream.widths
+    with torch.no_grad():
+        found = model.trace(p)[..., 0, 0].numpy()
+    apart = []
+    for i in range(2):
+        A = p.x[i].numpy()
+        X = 0.9 * A.T
+        for t in range(31):
+            apart.append(abs(float(p.queries[i, 0].numpy() @ X @ p.y[i, :, 0].numpy()) - found[t, i]))
+            X = 2 * X - X @ A @ X
+    loop = heads(model, "loop")
+    return {
+        "largest error": max(apart) / float(p.y.abs().max()),
+        "layers a step": len(loop),
+        "heads": max(loop),
+        "rows it uses": sum(widths[register] for register in ("x", "a", "eye")),
+    }
+
+
+@claim(
+    "giannou.theorem-4.2",
+    f"{PAPER}, Theorem 4.2",
+    "3 + T layers of linear attention with two heads and width 4d + 3 predict by T steps of Newton's iteration on A'A.",
+    kind=Kind.SAMPLED,
+    holds=lambda m: (
+        m["largest error"] < 1e-11
+        and m["layers besides the T steps"] <= 3
+        and m["layers a step"] <= 1
+        and m["heads"] <= 2
+        and m["width"] <= 43
+    ),
+)
+def theorem_4_2() -> Numbers:
+    """d = 10, n = 50, condition of A 10 and 100, 30 steps. The statement holds; the printed weights do not run: in
+    step 2 W_K selects X where A'A is meant, and X <- 2 X - X X' X then tends to a matrix with X X' X = X; the answer
+    of that iteration is off by the last number. Also the answer is the first entry of the last row, and n >= d is
+    needed.
+    """
+    s = size("least-squares", "bare linear")
+    p = CATALOGUE["least-squares"].prompts["kappa(A) = 10"](8, torch.Generator().manual_seed(0))
+    S, b, q = p.x.mT @ p.x, p.x.mT @ p.y, p.queries.mT
+    X = 0.9 * S
+    for _ in range(30):
+        X = 2 * X - X @ X.mT @ X
+    right, printed = torch.linalg.solve(S, b).mT @ q, (X @ b).mT @ q
+    return {
+        "largest error": deviation("least-squares", "bare linear"),
+        "layers besides the T steps": s["pre layers"] + s["post layers"],
+        "layers a step": s["loop layers"],
+        "heads": max(s["pre heads"], s["loop heads"], s["post heads"]),
+        "width": s["width"],
+        "error of the printed weights": float((printed - right).norm() / right.norm()),
     }
 
 
@@ -255,6 +330,44 @@ def theorem_5_4() -> Numbers:
         "longest first phase": max(phases),
         "least decrease of g in the first phase": min(falls),
         "steps from 1e-4 to 1e-8": counts[1e-8] - counts[1e-4],
+    }
+
+
+@claim(
+    "giannou.theorem-5.2",
+    f"{PAPER}, Theorem 5.2",
+    "Linear attention with ReLU layers takes damped Newton steps on the regularised logistic loss within any error, in "
+    "11 + 2k layers a step, k <= 2 log kappa + loglog((1+mu)^3/(eps^2 mu^2)), and 6d + 4 rows.",
+    kind=Kind.SAMPLED,
+    holds=lambda m: (
+        m["error, 1024 hinges"] < 1e-4
+        and m["error, 256 hinges"] < 1e-2
+        and m["order in the number of hinges"] > 0.25
+        and m["layers a step"] <= 11 + 2 * m["k"]
+        and m["rows"] <= 34
+    ),
+)
+def theorem_5_2() -> Numbers:
+    """d = 5, n = 26, mu = 0.1, 12 steps, margins against `DampedNewton`. X_0 = c I with c = 2/(2 mu + 1/4) needs k =
+    6 steps, y p = (1 + y)/2 - sigmoid(z) is linear in y, and knots that equidistribute the error make it fall like
+    the square of the hinges, not like their fourth root: 6 + k layers. As printed the gradient has the wrong sign in
+    (C.1), the stream 7d + 5 rows, and k = 1 (the 13 layers of Figure 7) does not invert.
+    """
+    k, draw, errors = 6, CATALOGUE["logistic-regression"].prompts["|a| <= 1"], {}
+    p = draw(8, torch.Generator().manual_seed(0))
+    wanted = DampedNewton(mu=0.1, steps=12).trace(p)
+    for hinges in (256, 1024):
+        program = damped_newton(5, mu=0.1, steps=12, hinges=hinges, inner=k)
+        with torch.no_grad():
+            model = compile(program, "linear")
+            errors[hinges] = float((model.trace(p) - wanted).abs().max() / wanted.abs().max())
+    return {
+        "error, 256 hinges": errors[256],
+        "error, 1024 hinges": errors[1024],
+        "order in the number of hinges": log2(errors[256] / errors[1024]) / 2,
+        "k": k,
+        "layers a step": len(heads(model, "loop")),
+        "rows": program.stream.width,
     }
 
 

@@ -17,6 +17,7 @@ PAPERS = {
     "gatmiry": "Gatmiry et al. 2024, Can looped transformers learn to implement multi-step gradient descent?",
     "giannou": "Giannou et al. 2024, How well can transformers emulate in-context Newton's method?",
     "fu": "Fu et al. 2024, Transformers learn to achieve second-order convergence rates (slides)",
+    "algoformer": "AlgoFormer, On the expressive power of a variant of the looped transformer",
     "ours": "Found on the way: no paper states these",
 }
 
