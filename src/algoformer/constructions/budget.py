@@ -78,13 +78,12 @@ def scales(dtype: torch.dtype, score: float, heads: int = 2) -> Scales:
 def descent_bound(layer: float, *, eta: float, norm: float, steps: int, least: float = 0.0) -> float:
     """Bound of the prediction error after `steps` passes of gradient descent, each wrong by at most `layer` a token.
 
-    With e the errors on the examples, e <- (I - eta G) e + delta. What step s leaves reaches a query of norm `norm`
-    through sum_k eta (I - eta S)^k H'delta / n, whose norm is at most layer * max (1 - (1 - eta l)^m) / sqrt(l) over
-    the eigenvalues l >= least, m the steps that follow.
+    For eta <= 1 / lmax. With e the errors on the examples, e <- (I - eta H H'/n) e + delta. What one step leaves
+    reaches a query of norm `norm` through sum_{k<m} eta (I - eta S)^k H'delta / n, S = H'H/n, m the steps that follow;
+    that has norm at most `layer` times the maximum of (1 - (1 - eta l)^m) / sqrt(l) over the eigenvalues l >= least.
     """
     whole("steps", steps)
-    total = 0.0
-    for m in range(steps):
-        spread = 0.6382 * math.sqrt(eta * m)  # the maximum of (1 - e^-x) / sqrt(x) is 0.6382
-        total += layer * (1 + norm * min(spread, 1 / math.sqrt(least) if least > 0 else math.inf))
-    return total
+    real("eta", eta, above=0)
+    share = torch.logspace(-8, 0, 4096, dtype=torch.float64).clamp(min=eta * least)  # eta l
+    reach = [float(((1 - (1 - share) ** m) / share.sqrt()).max()) * math.sqrt(eta) for m in range(steps)]
+    return sum(layer * (1 + norm * r) for r in reach)

@@ -117,7 +117,7 @@ class Encoder:
         tracks, count = _tracks(p), self._count(p)
         like = next(iter(next(iter(tracks.values())).fields.values()))
         b = like.shape[0]
-        # What is a number on every group stands on every token, seen or not: an empty token has to attend somewhere.
+        # What is a number on every group, or a column of a matrix, stands on every token, seen or not.
         everywhere = {name for name in z.widths if self._numbers(name) == frozenset(self.names)}
         parts, seen, group, key = [], [], [], []
         for index, g in enumerate(self.groups):
@@ -132,8 +132,9 @@ class Encoder:
                         f"register {register} must be filled with {z.widths[register]} numbers a token; "
                         f"group {g.name} has {value.shape[-1]} ({fill})"
                     )
-                shown = value if register in everywhere else value.where(visible[..., None], 0.0)
-                out[..., z.rows[register]] = shown
+                if register not in everywhere and not isinstance(fill, Unit | Spread):
+                    value = value.where(visible[..., None], 0.0)
+                out[..., z.rows[register]] = value
             parts.append(out)
             seen.append(visible)
             group.append(torch.full((len(at),), index, device=like.device))

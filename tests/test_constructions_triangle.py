@@ -1,0 +1,140 @@
+"""Solver = interpreter = every lowering, at every step, for every construction of the catalogue."""
+
+import copy
+import pickle
+from functools import cache
+
+import pytest
+import torch
+
+from algoformer.constructions import (
+    Interpreter,
+    Unsupported,
+    compile,
+    descent_step,
+    gradient_descent,
+    least_squares,
+    load,
+    newton,
+    regression_with_representation,
+    save,
+)
+from algoformer.constructions.catalogue import CATALOGUE, LOWERINGS
+from algoformer.solvers import Newton
+from algoformer.tasks import Representation
+from algoformer.testing import laws, regression
+
+CASES = [(name, case) for name, c in CATALOGUE.items() for case in c.prompts]
+LOWERED = [(name, low, case) for name, c in CATALOGUE.items() for low in c.bars for case in c.prompts]
+
+
+@cache
+def drawn(name, case, batch, seed, single):
+    """Fresh prompts, the scale of their labels, and what the algorithm answers at every step."""
+    c = CATALOGUE[name]
+    p = c.prompts[case](batch, torch.Generator().manual_seed(seed))
+    if single:  # the algorithm runs in float64 on the numbers that a float32 transformer sees
+        p = p.to(dtype=torch.float32).to(dtype=torch.float64)
+    labels = next(getattr(p, field) for field in ("y", "x", "chains") if hasattr(p, field))
+    largest = labels.abs().flatten(1).amax(1)[:, None, None]
+    algorithm = Interpreter(c.program()) if c.algorithm is None else c.algorithm()
+    return p, largest, algorithm
+
+
+def error(name, case, model, batch, steps, dtype):
+    p, largest, algorithm = drawn(name, case, batch, 1, dtype == torch.float32)
+    with torch.no_grad():
+        got = model.trace(p.to(dtype=dtype), steps).double()
+        return float(((got - algorithm.trace(p, steps)) / largest).abs().max())
+
+
+def some_steps(name):
+    program = CATALOGUE[name].program()
+    few = 4 if name == "chain-of-thought" else 12
+    return program.steps if name == "fused" else min(program.steps, few)
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_the_interpreter_is_the_algorithm_at_every_step(name, case):
+    interpreter = Interpreter(CATALOGUE[name].program())
+    assert error(name, case, interpreter, 2, some_steps(name), torch.float64) <= 1e-12
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize(("name", "lowering", "case"), LOWERED)
+def test_a_lowering_is_the_algorithm_to_its_bar(name, lowering, case, dtype):
+    c = CATALOGUE[name]
+    bar = c.bars[lowering][dtype == torch.float32]
+    assert error(name, case, c.compile(lowering, dtype), 2, some_steps(name), dtype) <= bar
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize(("name", "lowering", "case"), LOWERED)
+def test_a_lowering_is_the_algorithm_to_its_bar_on_64_prompts_at_all_steps(name, lowering, case, dtype):
+    c = CATALOGUE[name]
+    bar = c.bars[lowering][dtype == torch.float32]
+    assert error(name, case, c.compile(lowering, dtype), 64, c.program().steps, dtype) <= bar
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_what_is_not_in_the_catalogue_is_refused_and_says_why(name):
+    c = CATALOGUE[name]
+    for lowering in LOWERINGS.keys() - c.bars.keys():
+        with pytest.raises(Unsupported, match=r"does not lower to[^:]*:\n  (pre|loop|post): .*: "):
+            c.compile(lowering)
+
+
+@pytest.mark.parametrize(("name", "lowering"), [(name, low) for name, c in CATALOGUE.items() for low in c.bars])
+def test_a_saved_transformer_answers_as_before(name, lowering, tmp_path):
+    c = CATALOGUE[name]
+    p = next(iter(c.prompts.values()))(2, torch.Generator().manual_seed(3))
+    model = c.compile(lowering)
+    save(model, tmp_path)
+    steps = None if name == "fused" else min(2, model.steps)
+    with torch.no_grad():
+        wanted = model.trace(p, steps)
+        again = load(tmp_path)
+        assert str(again.program) == str(model.program)
+        assert torch.equal(again.trace(p, steps), wanted)
+        assert torch.equal(pickle.loads(pickle.dumps(model)).trace(p, steps), wanted)
+        assert torch.equal(copy.deepcopy(model).trace(p, steps), wanted)
+
+
+def test_the_fused_transformer_is_the_unfused_one():
+    c = CATALOGUE["fused"]
+    network = Representation(d=20, layers=1).phi
+    plain = regression_with_representation(network, eta=1 / 30, steps=50, examples=40, h=14.0, y=12.0)
+    p = c.prompts["isotropic"](4, torch.Generator().manual_seed(2))
+    for lowering, (bar, _) in c.bars.items():
+        with torch.no_grad():
+            apart = c.compile(lowering).predict(p) - compile(plain, **LOWERINGS[lowering]).predict(p)
+        assert float(apart.abs().max()) <= bar * float(p.y.abs().max())
+
+
+def contract():
+    linear = gradient_descent(4, eta=0.2, steps=5)
+    two = gradient_descent(4, eta=0.2, steps=5, labels=2)
+    softmax = compile(descent_step(4, eta=0.05, steps=5, x=9.0, y=30.0), "softmax")
+    relu = compile(newton(4, most=90.0, steps=5, reach=50.0), "relu")
+    for name, model, tolerance in (
+        ("interpreter", Interpreter(linear), 1e4),
+        ("linear", compile(linear), 1e4),
+        ("two labels", compile(two), 1e4),
+        ("softmax", softmax, 1e9),
+        ("newton", relu, 1e6),
+    ):
+        for law in laws(model, dtypes=[torch.float64], tolerance=tolerance):
+            yield pytest.param(law, id=f"{name}-{law}")
+
+
+@pytest.mark.parametrize("law", list(contract()))
+def test_a_compiled_transformer_keeps_the_contract_of_an_algorithm(law):
+    law()
+
+
+def test_queries_and_labels_beyond_those_answered_at_once_are_folded_into_the_batch(generator):
+    p = regression(generator, torch.float64)  # 3 queries, 2 labels; the program answers one of each
+    program = least_squares(4, scale=1e-4, steps=4)
+    wanted = Newton(scale=1e-4, steps=4).trace(p)
+    assert torch.allclose(compile(program, masked=False).trace(p), wanted, rtol=0, atol=1e-12)
