@@ -4,18 +4,18 @@ import itertools
 import json
 import math
 import os
+import pickle
 import shutil
 import socket
 import subprocess
 import sys
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from algoformer import Task
+from algoformer import Prompt, Task
 from algoformer.models import (
     AlgoFormer,
     AlgoFormerConfig,
@@ -27,20 +27,24 @@ from algoformer.models import (
     TransformerConfig,
 )
 from algoformer.solvers import LeastSquares
-from algoformer.tasks import Given, LinearRegression, Spectrum
+from algoformer.tasks import ChainOfThought, Given, LinearRegression, Spectrum
 from algoformer.training import (
+    Bar,
     Ramp,
+    TensorBoard,
     TrainConfig,
     TrainingDiverged,
     checkpoint,
+    device_named,
     evaluate,
     load,
     rao_blackwell,
     recipe_of,
+    task_named,
     train,
     window_loss,
 )
-from algoformer.training.codec import decode, encode
+from algoformer.training.codec import decode, encode, model_of
 from algoformer.training.config import Plan
 from algoformer.training.cost import cost
 from algoformer.training.curriculum import Curriculum
@@ -77,10 +81,8 @@ def test_the_loss_is_the_mean_over_the_last_loops_of_the_trace(eq6, robust, gene
     error = (model.trace(sample.prompt, 5) - sample.target).square()
     error = error if robust is None else (1 + error / robust).log()
     per_loop = (error[..., 0] * weight).sum(2) / weight.sum()
-    wanted = per_loop[3:].sum(0) / 2 if eq6 else per_loop[4:].mean(0)
-    if eq6:  # loops 3, 4 and 5, divided by 2
-        assert len(per_loop[3:]) == 3
-    torch.testing.assert_close(loss, wanted if eq6 else per_loop[4:].mean(0), rtol=1e-10, atol=0)
+    wanted = (per_loop[3] + per_loop[4] + per_loop[5]) / 2 if eq6 else (per_loop[4] + per_loop[5]) / 2
+    torch.testing.assert_close(loss, wanted, rtol=1e-10, atol=0)
 
 
 def test_the_default_window_of_20_and_15_is_15_loops(generator):
@@ -162,8 +164,6 @@ def test_the_rao_blackwellised_loss_is_the_mean_over_weights_and_queries(form, g
     w = torch.randn(draws, 5, generator=generator, dtype=torch.float64) @ torch.linalg.cholesky(sigma.inverse()).mT
     q = torch.randn(draws, 1, 5, generator=generator, dtype=torch.float64) @ torch.linalg.cholesky(sigma).mT
     many = x.expand(draws, -1, -1)
-    from algoformer import Prompt
-
     with torch.no_grad():
         error = model(Prompt(many, many @ w[:, :, None], q)) - q @ w[:, :, None]
     square = error.square().flatten()
@@ -281,8 +281,6 @@ def test_a_run_that_is_not_at_full_size_by_half_its_steps_is_marked_stuck(tmp_pa
 
 
 def test_a_curriculum_the_task_does_not_know_is_refused_before_the_first_step():
-    from algoformer.tasks import ChainOfThought
-
     model = AlgoFormer(AlgoFormerConfig(features=3, labels=3, width=16, heads=2, positions=64, loops=3))
     with pytest.raises(ValueError, match="field active"):
         train(model, ChainOfThought(d=3, n=2, dense=True), TrainConfig(steps=2, dims=Ramp(start=1, stop=3)))
@@ -463,8 +461,6 @@ def test_a_torn_or_hostile_checkpoint_is_passed_over_for_the_one_before(spoil, t
         case "huge":
             state.write_bytes(b"[" * (checkpoint.TEXT + 1))
         case "pickle":
-            import pickle
-
             shard.write_bytes(pickle.dumps({"v": torch.ones(8)}))
     with pytest.raises(checkpoint.Torn):
         checkpoint.read(folder)
@@ -589,6 +585,31 @@ def test_two_processes_are_one(tmp_path):
         assert two["weights"] == pytest.approx(one["weights"], rel=0, abs=10 * tolerance * scale)
 
 
+# Progress
+
+
+def test_a_bar_shows_loss_size_and_speed_on_standard_error(capsys):
+    with Bar() as bar:
+        train(
+            tiny(), TASK, TrainConfig(steps=4, batch=4, log_every=2, dims=Ramp(start=2, stop=3, every=2)), progress=bar
+        )
+        line = bar.display.tasks[0]
+        assert line.completed == line.total == 4
+        assert line.fields["size"] == "dims 3 loops 3" and float(line.fields["loss"]) > 0
+    shown = capsys.readouterr()
+    assert shown.out == "" and "4/4" in shown.err
+
+
+def test_tensorboard_gets_the_numbers_of_the_log(tmp_path):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    config = TrainConfig(steps=4, batch=4, log_every=2)
+    train(tiny(), TASK, config, tmp_path / "run", progress=TensorBoard(tmp_path / "board"))
+    board = event_accumulator.EventAccumulator(str(tmp_path / "board"))
+    board.Reload()
+    rows = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert [(e.step, e.value) for e in board.Scalars("loss")] == [(r["step"], pytest.approx(r["loss"])) for r in rows]
+
+
 # Presets, overrides, evaluation
 
 
@@ -618,8 +639,6 @@ def test_every_preset_trains_in_small(name):
         if recipe.train.gradient_loops:
             small["train.gradient_loops"] = "2"
     recipe = override(recipe, small)
-    from algoformer.training.codec import model_of
-
     result = train(model_of(recipe.model), recipe.task, recipe.train)
     assert result.step == 2 and math.isfinite(result.loss)
 
@@ -654,6 +673,14 @@ def test_fields_are_overridden_by_name_and_unknown_ones_get_the_nearest():
             override(preset("algoformer"), change)
     with pytest.raises(ValueError, match=r"did you mean algoformer-eq2\?"):
         preset("algoformer-eq")
+
+
+def test_tasks_are_found_by_name():
+    assert task_named("LinearRegression", {"n": "80", "dense": "true"}) == LinearRegression(n=80, dense=True)
+    with pytest.raises(ValueError, match=r"did you mean LinearRegression\?"):
+        task_named("LinearRegresion")
+    with pytest.raises(ValueError, match=r"did you mean task\.noise\?"):
+        task_named("LinearRegression", {"noises": "1"})
 
 
 def test_evaluation_is_the_mean_squared_error_on_fixed_prompts():
@@ -708,15 +735,9 @@ def test_given_covariances_survive_the_config(generator):
     assert isinstance(twin.covariance, Given) and torch.equal(twin.covariance.matrix, task.covariance.matrix)
 
 
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_no_gpu_where_one_was_asked_for_is_a_clear_error():
-    from algoformer.training import device_named
-
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(ValueError, match="device must be one that is here"):
-        device_named("cuda")
-    with pytest.raises(ValueError, match="device must be"):
-        device_named("gpu9")
+    for name in ("cuda", "gpu9"):
+        with pytest.raises(ValueError, match=f"device must be one that is here; got '{name}'"):
+            device_named(name)
     assert device_named(None).type == "cpu"
-    warnings.simplefilter("error")

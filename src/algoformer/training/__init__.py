@@ -6,7 +6,7 @@ from algoformer.training.evaluation import Evaluation, evaluate
 from algoformer.training.folders import load, recipe_of
 from algoformer.training.loop import Interrupted, Progress, Result, TrainingDiverged, train
 from algoformer.training.loss import rao_blackwell, window_loss
-from algoformer.training.presets import PRESETS, Recipe, describe, override, preset
+from algoformer.training.presets import PRESETS, Recipe, describe, override, preset, task_named
 from algoformer.training.progress import Bar, TensorBoard
 from algoformer.training.step import device_named
 
@@ -31,6 +31,7 @@ __all__ = [
     "processes",
     "rao_blackwell",
     "recipe_of",
+    "task_named",
     "train",
     "window_loss",
 ]

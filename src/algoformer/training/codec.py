@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -67,3 +69,17 @@ def model_of(config: Any, generator: torch.Generator | None = None) -> algoforme
         raise ValueError(f"model must be the config of one of algoformer.models; got {type(config).__name__}")
     made: algoformer.models.Model = kind(config, generator)
     return made
+
+
+def config_in(folder: Path) -> dict[str, Any]:
+    """What a folder's config.json says."""
+    file = folder / "config.json"
+    if not file.exists():
+        raise ValueError(f"{folder} must hold a config.json; got none")
+    try:
+        about = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{file} must be JSON; {error}") from error
+    if not isinstance(about, dict):
+        raise ValueError(f"{file} must hold an object; got {type(about).__name__}")
+    return about

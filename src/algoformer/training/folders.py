@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from algoformer.models import Model
 from algoformer.models.model import load_weights
 from algoformer.task import Task
 from algoformer.training import checkpoint
-from algoformer.training.codec import decode, model_of
+from algoformer.training.codec import config_in, decode, model_of
 from algoformer.training.config import TrainConfig
 
 
@@ -22,7 +21,7 @@ def load(path: str | Path) -> Model:
         raise ValueError(f"a model is loaded from a folder; got {folder}")
     if checkpoint.NAME.fullmatch(folder.name):
         return _weighted(folder.parent.parent, checkpoint.read(folder), folder)
-    about = _about(folder)
+    about = config_in(folder)
     if isinstance(about.get("model"), str):
         kind = getattr(algoformer.models, about["model"], None)
         if about["model"] not in algoformer.models.__all__ or not isinstance(kind, type) or not issubclass(kind, Model):
@@ -39,27 +38,14 @@ def load(path: str | Path) -> Model:
 
 def recipe_of(path: str | Path) -> tuple[Any, Task[Any], TrainConfig]:
     """The configs of model, task and training that a run's folder records."""
-    about = _about(Path(path))
+    about = config_in(Path(path))
     made = tuple(decode(about.get(part)) for part in ("model", "task", "train"))
     if not isinstance(made[1], Task) or not isinstance(made[2], TrainConfig):
         raise ValueError(f"{path} must be the folder of a run; its config.json is not a run's")
     return made
 
 
-def _about(folder: Path) -> dict[str, Any]:
-    file = folder / "config.json"
-    if not file.exists():
-        raise ValueError(f"{folder} must hold a config.json; got none")
-    try:
-        about = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{file} must be JSON; {error}") from error
-    if not isinstance(about, dict):
-        raise ValueError(f"{file} must hold an object; got {type(about).__name__}")
-    return about
-
-
 def _weighted(run: Path, tree: Any, source: Path) -> Model:
-    model = model_of(decode(_about(run).get("model")))
+    model = model_of(decode(config_in(run).get("model")))
     load_weights(model, tree["weights"], str(source))
     return model.eval()

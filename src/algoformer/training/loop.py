@@ -22,7 +22,7 @@ from algoformer.models.model import load_weights
 from algoformer.task import Task
 from algoformer.tasks import LinearRegression
 from algoformer.training import checkpoint
-from algoformer.training.codec import encode
+from algoformer.training.codec import config_in, encode
 from algoformer.training.config import TrainConfig
 from algoformer.training.curriculum import Curriculum
 from algoformer.training.data import Data, Size
@@ -174,7 +174,6 @@ class _Run:
             answer = self.model.read(q, self.model.init(q)).reshape(sample.prompt.asked)
         if answer.shape != sample.target.shape:
             raise ValueError(f"the task's answers must be {tuple(answer.shape)}; got {tuple(sample.target.shape)}")
-        self.curriculum.size(0)
         for ramp, name in ((self.config.dims, "dims"), (self.config.examples, "examples")):
             if ramp is not None:
                 self.data.batch(0, Size(None, None, 0)._replace(**{name: ramp.stop}))
@@ -232,7 +231,7 @@ class _Run:
         mine = {"model": encode(self.model.config), "task": encode(task), "train": encode(self.config)}
         file = folder / "config.json"
         if file.exists():
-            saved = json.loads(file.read_text())
+            saved = config_in(folder)
             apart = sorted(
                 f"{part}.{name}"
                 for part in mine

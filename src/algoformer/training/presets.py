@@ -7,6 +7,7 @@ curriculum of AlgoFormer (those of Yang et al., the curriculum by the loss), and
 from __future__ import annotations
 
 import difflib
+import inspect
 import sys
 import types
 import typing
@@ -16,6 +17,7 @@ from typing import Any, Literal
 
 import torch
 
+import algoformer.tasks
 from algoformer.models import (
     AlgoFormerConfig,
     LinearSelfAttentionConfig,
@@ -87,6 +89,16 @@ def override(recipe: Recipe, changes: Mapping[str, str]) -> Recipe:
         parts.setdefault(part, {})[name] = parsed(path, text, hints[name])
     made = {part: replace(getattr(recipe, part), **values) for part, values in parts.items()}
     return replace(recipe, **made)
+
+
+def task_named(name: str, changes: Mapping[str, str] | None = None) -> Task[Any]:
+    """A task by the name of its class, with some fields changed: task_named("LinearRegression", {"n": "80"})."""
+    known = {k: v for k, v in vars(algoformer.tasks).items() if isinstance(v, type) and issubclass(v, Task)}
+    known = {k: v for k, v in known.items() if not inspect.isabstract(v)}
+    if name not in known:
+        raise ValueError(f"task must be one of {', '.join(known)}; got {name!r}{_nearest(name, known)}")
+    changed = {f"task.{field}": text for field, text in (changes or {}).items()}
+    return override(Recipe(model=None, task=known[name](), train=TrainConfig()), changed).task
 
 
 def describe(recipe: Recipe) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Bar:
 
     def __call__(self, p: Progress) -> None:
         size = " ".join(f"{name} {value}" for name, value in p.size._asdict().items() if value is not None)
-        fields = {"loss": f"{p.loss:.4g}", "size": size, "rate": f"{p.rate:.1f}"}
+        fields: dict[str, Any] = {"loss": f"{p.loss:.4g}", "size": size, "rate": f"{p.rate:.1f}"}
         if self.line is None:
             self.line = self.display.add_task("", total=p.steps, **fields)
         self.display.update(self.line, completed=p.step, **fields)
@@ -49,7 +49,7 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ValueError("TensorBoard must be installed to log for it: pip install tensorboard") from error
-        self.writer: Any = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self.writer: Any = SummaryWriter(str(folder))
 
     def __call__(self, p: Progress) -> None:
         for name, value in {**p.row, "rate": p.rate}.items():
