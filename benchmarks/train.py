@@ -344,6 +344,7 @@ def run(
             ("repeatability", lambda: repeatability(where)),
             ("first_step", lambda: first_step(where)),
             ("memory_T200", lambda: ours(AlgoFormerConfig(loops=200), config, where, 1, 10)),
+            ("memory_T200_plain", lambda: ours(AlgoFormerConfig(loops=200), eager, where, 1, 3)),
             ("c_compile", lambda: whole_compiled(config, where, repeats, steps)),
             ("standard_12_layers", lambda: ours(TransformerConfig(), replace(config, window=None), where, 3, steps)),
             ("looped", lambda: ours(LoopedConfig(), config, where, 3, steps)),
