@@ -37,6 +37,7 @@ OPPOSITE = {
     "gatmiry.theorem-3.2-u": ({"least excess of 30 random u": -0.1}, "fails"),
     "gatmiry.theorem-3.2-rate": ({"slope of log(1 - a), L = 2": -0.125}, "holds"),
     "gatmiry.theorem-3.3": ({"largest exact / stated": 0.9}, "holds"),
+    "gatmiry.theorem-3.3-weights": ({"bound, L = 2, d = 10, n = 1e9": 0.1}, "holds"),
     "gatmiry.theorem-3.4": ({"least ratio": 0.1}, "holds"),
     "gatmiry.lemma-4.2": ({"largest distance / radius": 1.1}, "fails"),
     "gatmiry.lemma-4.3": ({"largest distance / radius": 1.1}, "fails"),

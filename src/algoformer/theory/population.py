@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from algoformer.checks import whole
@@ -43,12 +44,11 @@ def one_layer(b: Array, A: Array, covariance: Array, n: int) -> Number:
 
     E[S M S] = (1 + 1/n) Sigma M Sigma + (1/n) tr(M Sigma) Sigma for symmetric M, and likewise for the other moments.
     """
-    row, block, C = array("b", b, 1), array("A", A, 2), covariance_matrix(covariance)
+    row, block = array("b", b, 1), array("A", A, 2)
+    C, u = covariance_matrix(covariance, like=block[:-1]), unit(block, n)
     d = len(C)
-    if row.shape != (d + 1,) or block.shape != (d + 1, d):
-        shapes = f"{tuple(row.shape)} and {tuple(block.shape)}"
-        raise ValueError(f"b and A must be ({d + 1},) and ({d + 1}, {d}); got {shapes}")
-    u = unit(C, n)
+    if row.shape != (d + 1,) or isinstance(row, Tensor) != isinstance(block, Tensor):
+        raise ValueError(f"b must be ({d + 1},) in the arithmetic of A; got {tuple(row.shape)}")
     bx, beta, Ax, a = row[:d], row[d], block[:d], block[d]
     K = beta * Ax + bx[:, None] * a[None, :]
     t, t2 = trace(C), trace(C @ C)
@@ -65,7 +65,7 @@ def scalar_layers(a: Array, d: int, n: int) -> Number:
     """The loss of layers A_l = a_l Sigma^-1, of any depth: the mean of tr prod_l (I - a_l W)^2."""
     steps = array("a", a, 1)
     if isinstance(steps, Tensor):
-        t, w = quadrature.spectrum(d, n, len(steps) + 1)
+        t, w = (v.to(steps.device) for v in quadrature.spectrum(d, n, len(steps) + 1))
         return (w * ((1 - steps[:, None]) - steps[:, None] * t).prod(0).square()).sum()
     q = [Fraction(1)]
     for step in steps:
@@ -92,7 +92,7 @@ def scalar_gdpp(a: Array, b: Array, d: int, n: int) -> Number:
     if len(scales) not in (depth, depth - 1):
         raise ValueError(f"b must have {depth} entries, or {depth - 1} without the idle last one; got {len(scales)}")
     if isinstance(steps, Tensor):
-        t, w = quadrature.spectrum(d, n, (3**depth - 1) // 2 + 1)
+        t, w = (v.to(steps.device) for v in quadrature.spectrum(d, n, (3**depth - 1) // 2 + 1))
         r = p = torch.ones_like(t)
         for i in range(depth):
             move = steps[i] * (1 + t) * p.square()
@@ -165,24 +165,29 @@ def matrix_loops(A: Array, n: int, loops: int, covariance: Array | None = None) 
     return _plane(G, covariance_matrix(covariance, like=G), n, loops)
 
 
-def plane_layers(A: Tensor, n: int, covariance: Tensor | None = None, B: Tensor | None = None) -> Tensor:
+def plane_layers(
+    A: Float[Tensor, "t d d"],
+    n: int,
+    covariance: Float[Tensor, "d d"] | None = None,
+    B: Float[Tensor, "t2 d d"] | None = None,
+) -> Float[Tensor, ""]:
     """The loss of any stack of 2 x 2 layers (A_l, B_l), by cubature: exact, and a sum of squares."""
     G, transport = _whitened(A, covariance, B)
     if G.shape[-1] != 2:
         raise ValueError(f"layers of any depth are exact at d = 2; got d = {G.shape[-1]}: use `sampled`")
-    W, w = quadrature.plane(n, 2 * len(G) if B is None else 3 ** len(G) - 1)
+    W, w = (v.to(G.device) for v in quadrature.plane(n, 2 * len(G) if B is None else 3 ** len(G) - 1))
     return (w * _residual(W, G, transport).square().sum((1, 2))).sum()
 
 
 def sampled(
-    A: Tensor,
+    A: Float[Tensor, "t d d"],
     n: int,
-    covariance: Tensor | None = None,
-    B: Tensor | None = None,
+    covariance: Float[Tensor, "d d"] | None = None,
+    B: Float[Tensor, "t2 d d"] | None = None,
     *,
     samples: int,
     generator: torch.Generator,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The loss of any stack of layers (A_l, B_l) by Rao-Blackwell Monte Carlo, and its standard error.
 
     Only the examples are drawn; the mean over w and x_q is exact. Layers move the covariates too where B is given
