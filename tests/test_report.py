@@ -37,7 +37,7 @@ def test_text_is_escaped_and_code_is_marked():
     html = small_page()
     assert "One &amp; two" in html
     assert "<code>code</code> and &lt;b&gt;" in html
-    assert "<td>0.123</td>" in html
+    assert "<td class=n>0.123</td>" in html
 
 
 @pytest.mark.parametrize(("value", "text"), [(True, "yes"), (0.00012345, "0.000123"), (12, "12"), ("x", "x")])

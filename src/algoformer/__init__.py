@@ -21,9 +21,11 @@ _HOME = {
     "Sample": "task",
     "Task": "task",
     "Truth": "task",
+    "compile": "constructions",
+    "train": "training",
 }
 
-_MODULES = ("analysis", "solvers", "tasks", "testing")
+_MODULES = ("analysis", "claims", "constructions", "models", "solvers", "tasks", "testing", "theory", "training")
 
 __all__ = [
     "Algorithm",
@@ -40,10 +42,17 @@ __all__ = [
     "Task",
     "Truth",
     "analysis",
+    "claims",
+    "compile",
+    "constructions",
+    "models",
     "rollout",
     "solvers",
     "tasks",
     "testing",
+    "theory",
+    "train",
+    "training",
 ]
 
 
@@ -60,8 +69,10 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from algoformer import analysis, solvers, tasks, testing
+    from algoformer import analysis, claims, constructions, models, solvers, tasks, testing, theory, training
     from algoformer.algorithm import Algorithm, Diverged, On, Reduction, rollout
+    from algoformer.constructions import compile
     from algoformer.estimators import InContextClassifier, InContextRegressor
     from algoformer.prompt import Chains, Dense, Prompt, Series
     from algoformer.task import Sample, Task, Truth
+    from algoformer.training import train

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from inspect import isabstract
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,11 +65,21 @@ def options(
 
 @app.command(name="list")
 def list_(
-    kind: Annotated[str | None, typer.Argument(help="tasks, shifts or solvers; everything if left out.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Argument(help="tasks, shifts, solvers, constructions, presets or claims; everything if left out."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """What there is: tasks, their shifts and solvers, each with its formula."""
-    kinds = {"tasks": _tasks, "shifts": _shifts, "solvers": _solvers}
+    """What there is, each with its formula or source."""
+    kinds = {
+        "tasks": _tasks,
+        "shifts": _shifts,
+        "solvers": _solvers,
+        "constructions": _constructions,
+        "presets": _presets,
+        "claims": _claims,
+    }
     if kind is not None:
         one_of("the kind", kind, list(kinds))
     found = {name: entries() for name, entries in kinds.items() if kind in (None, name)}
@@ -76,6 +87,131 @@ def list_(
         return _print_json(found)
     for name, entries in found.items():
         _print_table(name, ["name", "what it is"], [list(entry) for entry in entries.items()])
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A construction; see `algoformer list constructions`.")],
+    attention: Annotated[
+        str | None, typer.Option(help="linear, relu or softmax: what the compiled layers take.")
+    ] = None,
+    heads: Annotated[int, typer.Option(help="Softmax heads of a multiply-accumulate: 2 or 4.")] = 2,
+    masked: Annotated[bool, typer.Option(help="Linear attention with a mask on keys and 1/n, or bare.")] = True,
+) -> None:
+    """A construction as a program that can be held against its theorem."""
+    from algoformer import constructions
+    from algoformer.constructions.catalogue import CATALOGUE
+
+    found = CATALOGUE[_known("the construction", name, CATALOGUE)]
+    if attention is not None:
+        one_of("attention", attention, ("linear", "relu", "softmax"))
+    print(f"{found.source}\nclaimed: {found.claim}\n")
+    print(constructions.show(found.program(), attention, heads=heads, masked=masked))  # type: ignore[arg-type]
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def train(
+    context: typer.Context,
+    preset: Annotated[str, typer.Option(help="The recipe; see `algoformer list presets`.")] = "algoformer",
+    folder: Annotated[Path | None, typer.Option(help="Log, checkpoints and model; the same folder goes on.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Also write curves for TensorBoard here.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what the run would be and cost.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a model of the papers. Any field may follow: --train.steps 100 --model.loops 8 --train.dims 5:20."""
+    from dataclasses import asdict
+
+    import torch
+
+    from algoformer import training
+    from algoformer.training.codec import model_of
+
+    recipe = training.override(training.preset(preset), _fields(context.args))
+    if dry_run:
+        return _print_json(training.describe(recipe))
+    with training.processes(device) as where, training.Bar() as bar:
+        writer = None if tensorboard is None else training.TensorBoard(tensorboard)
+
+        def progress(p: training.Progress) -> None:
+            bar(p)
+            if writer is not None:
+                writer(p)
+
+        model = model_of(recipe.model, torch.Generator().manual_seed(recipe.train.seed)).to(where)
+        result = training.train(model, recipe.task, recipe.train, folder, progress=progress)
+    if as_json:
+        return _print_json(asdict(result))
+    stuck = " It was not at full size by half of its steps: stuck." if result.stuck else ""
+    _console().print(
+        f"{result.variant}: loss {result.loss:.4g} after {result.step} steps, {result.seconds:.0f} s.{stuck}"
+    )
+    if folder is not None:
+        _console().print(f"Log, checkpoints and model: [bold]{folder}[/]")
+
+
+@app.command()
+def evaluate(
+    checkpoint: Annotated[Path, typer.Argument(help="The folder of a run, of a checkpoint, or of a saved model.")],
+    task: Annotated[
+        str | None, typer.Option(help="The preset whose task is asked; the run's own task if left out.")
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="How many fixed prompts.")] = 6400,
+    steps: Annotated[str | None, typer.Option(help="After how many steps or loops: 5,10,20; the model's own.")] = None,
+    seed: Annotated[int, typer.Option(help="The seed of the prompts.")] = 0,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
+    as_json: Json = False,
+) -> None:
+    """The error of a trained model on fixed prompts, relative to the zero predictor, beside the oracle's."""
+    from dataclasses import asdict
+
+    from algoformer import training
+
+    asked = training.recipe_of(checkpoint)[1] if task is None else training.preset(task).task
+    model = training.load(checkpoint)
+    where = training.device_named(device)
+    options: dict[str, Any] = {"prompts": prompts, "seed": seed, "device": where}
+    found = training.evaluate(model.to(where), asked, steps=_numbers(steps), **options)
+    oracle = None if asked.oracle is None else training.evaluate(asked.oracle, asked, **options)
+    if as_json:
+        return _print_json({"model": asdict(found), "oracle": oracle and asdict(oracle)})
+    rows = [
+        [t, mean[-1] / found.zero, median[-1] / found.zero]
+        for t, mean, median in zip(found.steps, found.mean, found.median, strict=True)
+    ]
+    _print_table(f"{found.variant} on {prompts} prompts", ["step", "error at the last position", "median"], rows)
+    if oracle is not None:
+        _console().print(f"The oracle's error: {oracle.last:.3g}")
+
+
+@app.command()
+def verify(
+    claim: Annotated[list[str] | None, typer.Option(help="One claim with its derivation; may be given again.")] = None,
+    as_json: Json = False,
+) -> None:
+    """The ledger: every claim of the papers, measured and judged. A verdict that is news exits with code 1."""
+    from algoformer import claims
+
+    for name in claim or ():
+        _known("a claim", name, claims.claims())
+    rows = claims.verify(claim or None, _progress())
+    if as_json:
+        _print_json([row.json() for row in rows])
+    elif claim:
+        for row in rows:
+            print(f"{row.id}: {row.label}\n{row.source}\n\n{row.statement}\n\n{row.derivation}\n")
+            for name, value in row.evidence.numbers.items():
+                print(f"  {name}: {value:.10g}")
+            print(f"  ({row.evidence.kind})\n")
+    else:
+        columns = ["claim", "source", "evidence", "verdict", "on record"]
+        lines = [
+            [r.id, r.source, str(r.evidence.kind), r.label, "" if r.agrees else str(r.recorded or "none")] for r in rows
+        ]
+        _print_table("The ledger", columns, lines)
+    if not all(row.agrees for row in rows):
+        print("algoformer: a verdict differs from the one on record", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -145,6 +281,65 @@ def _solvers() -> dict[str, str]:
     return _described(solvers, lambda v: issubclass(v, Algorithm))
 
 
+def _constructions() -> dict[str, str]:
+    from algoformer.constructions.catalogue import CATALOGUE
+
+    return {name: f"{c.source}; {', '.join(c.bars)}" for name, c in CATALOGUE.items()}
+
+
+def _presets() -> dict[str, str]:
+    from algoformer.training import PRESETS, preset
+    from algoformer.training.codec import model_of
+
+    recipes = {name: preset(name) for name in PRESETS}
+    return {
+        name: f"{model_of(r.model).variant} on {type(r.task).__name__}, {r.train.steps:,} steps"
+        for name, r in recipes.items()
+    }
+
+
+def _claims() -> dict[str, str]:
+    from algoformer.claims import claims
+
+    return {name: c.statement for name, c in claims().items()}
+
+
+def _known(what: str, name: str, names: Iterable[str]) -> str:
+    """The name, if it is one of these; otherwise an error with the nearest."""
+    options = list(names)
+    if name in options:
+        return name
+    near = get_close_matches(name, options, 3, 0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(options)}"
+    raise ValueError(f"{what} must be one that there is; got {name!r}: {hint}")
+
+
+def _fields(arguments: list[str]) -> dict[str, str]:
+    """--model.loops 8 and --model.loops=8 as a dictionary."""
+    found: dict[str, str] = {}
+    rest = list(arguments)
+    while rest:
+        name = rest.pop(0)
+        if not name.startswith("--"):
+            raise ValueError(f"a field must be given as --part.name value; got {name!r}")
+        name, given, value = name[2:].partition("=")
+        if not given:
+            if not rest:
+                raise ValueError(f"--{name} must have a value; got none")
+            value = rest.pop(0)
+        found[name.replace("-", "_")] = value
+    return found
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"steps must be whole numbers with commas between; got {text!r}") from None
+
+
 def _described(module: Any, wanted: Callable[[type], bool]) -> dict[str, str]:
     """The concrete classes of a module with the first line of their docstrings."""
     found = {name: getattr(module, name) for name in module.__all__}
@@ -164,19 +359,22 @@ def _print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
 
     from algoformer.report.page import show
 
-    table = _table(title, columns)
+    words = [
+        all(isinstance(row[i], str) and not row[i].strip("> ").isdigit() for row in rows) for i in range(len(columns))
+    ]
+    table = _table(title, columns, words)
     for row in rows:
         table.add_row(*(escape(show(value)) for value in row))
     _console().print(table)
 
 
-def _table(title: str, columns: list[str]) -> RichTable:
+def _table(title: str, columns: list[str], words: list[bool]) -> RichTable:
     from rich import box
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 or column == "what it is" else "right", overflow="fold")
+    for column, left in zip(columns, words, strict=True):
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
     return table
 
 

@@ -28,9 +28,9 @@ p.lead { font-size: 1.15rem; color: var(--soft); margin-top: 0 } code { backgrou
 figure { margin: 1.2rem 0; overflow-x: auto } figure svg { width: 100%; min-width: 32rem; height: auto }
 figcaption { color: var(--soft); font-size: .92rem }
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-size: .92rem; min-width: 60% }
-th, td { text-align: right; padding: .3rem .7rem; border-bottom: 1px solid var(--line) }
-td { font-variant-numeric: tabular-nums }
-th:first-child, td:first-child { text-align: left } th { color: var(--soft); font-weight: 600 }
+th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid var(--line); vertical-align: top }
+th { color: var(--soft); font-weight: 600 }
+.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem }
 """
 
@@ -57,9 +57,14 @@ def page(title: str, lead: str, sections: Sequence[Section], footer: str) -> str
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A table; numbers are shown to three digits."""
-    head = "".join(f"<th>{escape(c)}</th>" for c in columns)
-    body = "".join("<tr>" + "".join(f"<td>{escape(show(v))}</td>" for v in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    kinds = [" class=n" if any(not isinstance(row[i], str) for row in rows) else "" for i in range(len(columns))]
+
+    def line(tag: str, values: Sequence[Any]) -> str:
+        cells = (f"<{tag}{kind}>{escape(show(v))}</{tag}>" for kind, v in zip(kinds, values, strict=True))
+        return f"<tr>{''.join(cells)}</tr>"
+
+    head, body = line("th", columns), "".join(line("td", row) for row in rows)
+    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
 
 
 def figure(fig: Figure, caption: str) -> str:
