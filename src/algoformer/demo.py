@@ -234,9 +234,9 @@ def _exact(g: torch.Generator) -> Chapter:
     return Chapter(
         "exact",
         "Theory that computes",
-        f"The best that a linear transformer can do with {n} examples in {d} dimensions is a minimum of a polynomial in "
-        "moments of Wishart matrices. It is computed exactly, not sampled: the looped optimum is not the layered one, "
-        "and neither is almost 0 at three layers, as has been said.",
+        f"The best that a linear transformer can do with {n} examples in {d} dimensions is the minimum of a polynomial "
+        "in moments of Wishart matrices. It is computed exactly, not sampled: the looped optimum is not the layered "
+        "one, and neither is almost 0 at three layers, as has been said.",
         fig,
         "Exact optima of looped and layered linear transformers, and a check by sampling.",
         ["layers", "looped", "layered", "looped, sampled"],
