@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Literal
 
 from algoformer.constructions.encoder import Code, Fill, Link, LogCount, Spread, Unit
 from algoformer.constructions.instructions import groups
 from algoformer.constructions.lowering import Attention, Block, compile
 from algoformer.constructions.program import Program
+from algoformer.prompt import Prompt
 
 
 def listing(program: Program) -> str:
@@ -34,7 +36,11 @@ def show(program: Program, attention: Attention | None = None, *, heads: Literal
     ]
     kind = attention if masked or attention != "linear" else "bare linear"
     summary = f"{kind} attention: layers x heads {', '.join(counts)}; width {program.stream.width}; {total} weights"
-    return "\n".join([*_head(program), *_body(program, sizes), *_foot(program), summary])
+    budget = [
+        f"error of {mac.target} {'not bounded a priori' if bound is None else f'at most {bound:.1e} a pass'}: {mac}"
+        for mac, bound in model.budget
+    ]
+    return "\n".join([*_head(program), *_body(program, sizes), *_foot(program), summary, *budget])
 
 
 def _head(program: Program) -> list[str]:
@@ -54,18 +60,22 @@ def _body(program: Program, sizes: dict[tuple[str, int], str]) -> list[str]:
     lines = []
     loops = [layer for body in program.bodies for layer in body]
     for section, layers in (("pre", program.pre), ("loop", loops), ("post", program.post)):
-        for number, layer in enumerate(layers, 1):
-            size = sizes.get((section, number), "")
-            lines.append(f"{section} {number}{f'  ({size})' if size else ''}")
+        numbered = enumerate(layers, 1)
+        for layer, same in groupby(numbered, key=lambda pair: pair[1]):
+            at = [number for number, _ in same]
+            span = f"{at[0]}" if len(at) == 1 else f"{at[0]} to {at[-1]}"
+            size = sizes.get((section, at[0]), "")
+            lines.append(f"{section} {span}{f'  ({size})' if size else ''}")
             lines += [f"    {'attend' if i.attends else 'token '}  {i}" for i in layer]
     return lines
 
 
 def _foot(program: Program) -> list[str]:
     where = " ".join(groups(program.at))
-    once = "any number of queries" if program.answers is None else "one query"
     lines = [f"read {program.read} at {'the first of ' if program.first else ''}{where} after {program.steps} steps"]
-    lines.append(f"answers {once} and {program.labels} label{'s' if program.labels > 1 else ''} at once")
+    if program.kind is Prompt:
+        once = "any number of queries" if program.answers is None else "one query"
+        lines.append(f"answers {once} and {program.labels} label{'s' if program.labels > 1 else ''} at once")
     limits = [f"|{name}| <= {bound:.4g}" for name, bound in program.bounds.items()]
     limits += [f"at most {program.examples} examples"] if program.examples is not None else []
     if (gram := program.gram) is not None:

@@ -33,7 +33,7 @@ from algoformer.constructions.stream import Form, Stream
 def damped_newton(d: int, *, mu: float = 0.1, steps: int = 12, hinges: int = 1024, inner: int = 6) -> Program:
     """Theorem 5.2 for |a_i| <= 1: `hinges` ReLUs a function, `inner` Newton steps an inverse.
 
-    f(w_t) <= f(0) = log 2 keeps |w_t| and the margins below sqrt(2 log 2 / mu); lambda^2 = 1/(4 mu) at most at w = 0.
+    f(w_t) <= f(0) = log 2 keeps |w_t| and the margins below R = sqrt(2 log 2 / mu), and lambda^2 <= (1 + mu R)^2 / mu.
     """
     real("mu", mu, above=0)
     z = Stream(a=d, eye=d, h=d, x=d, g=d, p=d, y=1, w=1, m=1, c=1)
@@ -41,7 +41,7 @@ def damped_newton(d: int, *, mu: float = 0.1, steps: int = 12, hinges: int = 102
         (Group("columns", "examples", {"a": "x", "eye": Unit(d), "y": "y"}), Group("queries", "queries", {"a": "x"}))
     )
     margins = Mac(into=z.m, value=z.w, key=z.eye, query=z.a, keys="columns")
-    most = 1.075 * (2 * math.log(2) / mu) ** 0.5
+    most = 1.02 * (2 * math.log(2) / mu) ** 0.5
     domain = (-most, most)
     scalar = partial(Table, value=z.m, domain=domain, hinges=hinges)
     curvature = scalar(into=z.m, function=_curvature, name="curvature")
@@ -75,7 +75,7 @@ def damped_newton(d: int, *, mu: float = 0.1, steps: int = 12, hinges: int = 102
         value=z.m,
         function=partial(_size, mu=mu),
         name=f"step size {mu!r}",
-        domain=(0.0, 0.3 / mu),
+        domain=(0.0, (1 + mu * most) ** 2 / mu),
         hinges=hinges,
     )
     move = [product(z.w, z.m, z.p, z.eye, -1.0), *(Clear(r) for r in (z.h, z.x, z.g, z.p, z.m, z.c))]

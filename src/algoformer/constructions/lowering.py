@@ -20,7 +20,7 @@ from algoformer.checks import one_of
 from algoformer.constructions.budget import Scales, scales
 from algoformer.constructions.encoder import Layout, LogCount
 from algoformer.constructions.instructions import Copy, Equal, Instruction, Leaky, Linear, Mac, Table, groups
-from algoformer.constructions.interpreter import Machine, Outside, State, in_range
+from algoformer.constructions.interpreter import Interpreter, Machine, Outside, State, in_range
 from algoformer.constructions.program import Place, Program, Support, nonzero
 from algoformer.constructions.stream import Form
 from algoformer.constructions.tables import hinges
@@ -213,6 +213,12 @@ class Compiled(nn.Module, Machine):
             return ()
         lowering = _Lowering(self.program, self.attention, self.dtype, self.options["heads"], True)
         return tuple((i, lowering.bound(i)) for i in self.program.instructions if isinstance(i, Mac))
+
+    def measured_error(self, p: Any, steps: int | None = None) -> Float[Tensor, " t"]:
+        """Measured, not derived: the largest |this - the interpreted program| on a prompt, at every step."""
+        with torch.no_grad():
+            exact = Interpreter(self.program).trace(p.to(dtype=torch.float64), steps)
+            return (self.trace(p, steps).double() - exact).abs().flatten(1).amax(1)
 
 
 @dataclass(frozen=True)

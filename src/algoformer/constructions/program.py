@@ -137,6 +137,10 @@ class Program:
                 for half in (True, False):
                     written |= self._hold_half([i for i in layer if i.attends == half], written, section)
         z.matrix(self.read)
+        if self.read.width != self.labels:
+            raise ValueError(
+                f"read must be as wide as there are labels, {self.labels}; {self.read} has {self.read.width}"
+            )
         for names in [self.at, *(() if self.gram is None else (self.gram.groups,))]:
             _known(groups(names), known)
         for name in (*self.read.parts, *self.bounds, *(() if self.gram is None else (self.gram.register,))):

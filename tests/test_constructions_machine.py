@@ -1,0 +1,360 @@
+"""The assembler itself: registers, instructions, errors at build and at run, listings, counts, hooks and training."""
+
+import pytest
+import torch
+
+from algoformer.constructions import (
+    Clear,
+    Code,
+    Copy,
+    Double,
+    Encoder,
+    Equal,
+    Gate,
+    Group,
+    Interpreter,
+    Leaky,
+    Linear,
+    Mac,
+    OutOfRange,
+    Program,
+    Stream,
+    Table,
+    Unsupported,
+    compile,
+    decoder_gradient_descent,
+    descent_step,
+    fuse,
+    gradient_descent,
+    join,
+    least_squares,
+    load,
+    newton,
+    preconditioned_gradient_descent,
+    save,
+    show,
+)
+from algoformer.constructions.catalogue import CATALOGUE
+from algoformer.prompt import Dense, Prompt
+from algoformer.solvers import GradientDescent
+
+
+def prompt(generator, b=2, n=6, d=3, m=2, k=1):
+    x, y, queries = (torch.randn(b, *s, generator=generator, dtype=torch.float64) for s in ((n, d), (n, k), (m, d)))
+    return Prompt(x, y, queries)
+
+
+PAIRS = Encoder(
+    (
+        Group("examples", "examples", {"x": "x", "one": 1, "example": 1, "k": Code(3, key=True)}),
+        Group("queries", "queries", {"x": "x", "one": 1, "query": 1, "q": Code(3)}),
+        Group("blank", "blank", {"one": 1, "blank": 1}),
+    )
+)
+Z = Stream(x=3, o=3, e=1, one=1, example=1, query=1, blank=1, k=6, q=6)
+
+
+def program(*layers, read=Z.o, at="queries", **options):
+    kept = {
+        "name": "a program",
+        "stream": Z,
+        "encoder": PAIRS,
+        "steps": 0,
+        "read": read,
+        "at": at,
+        "labels": read.width,
+    }
+    return Program(**kept | {"pre": list(layers)} | options)
+
+
+def both(p, generator, lowerings=("relu",), **options):
+    """What the interpreter says, and that the lowerings say the same."""
+    q = prompt(generator, k=p.labels)
+    wanted = Interpreter(p).predict(q)
+    for attention in lowerings:
+        with torch.no_grad():
+            got = compile(p, attention, **options).predict(q)
+        assert torch.allclose(got, wanted, rtol=0, atol=1e-12), attention
+    return q, wanted
+
+
+def test_forms_are_linear_maps_by_name():
+    a = torch.tensor([[1.0, 2.0, 0.0], [0.0, 0.0, 3.0]], dtype=torch.float64)
+    form = join(2.0 * Z.x[:1] - Z.e, Z.x.through(a))
+    z = torch.arange(Z.width, dtype=torch.float64)[None, None]
+    x, e = z[0, 0, :3], z[0, 0, 6:7]
+    assert torch.equal(Z.of(form, z)[0, 0], torch.cat([2 * x[:1] - e, a @ x]))
+    assert torch.equal(z @ Z.matrix(form).mT, Z.of(form, z))
+    assert (str(-Z.x), str(2.0 * Z.x + Z.o), str(Z.x[1]), str(join(Z.x, -Z.one))) == (
+        "-x",
+        "2 x + o",
+        "x[1]",
+        "(x, -one)",
+    )
+
+
+def test_copy_gives_the_value_at_the_matching_position_and_exactly_zero_elsewhere(generator):
+    copy = Copy(into=Z.o, value=Z.x, key=Z.k, query=Z.q, keys="examples", queries="queries", sink="blank")
+    q, wanted = both(program(copy), generator, ("relu", "softmax"))
+    assert torch.equal(wanted, q.x[:, :2])  # the codes of queries 0 and 1 match examples 0 and 1
+    few = Prompt(q.x[:, :1], q.y[:, :1], q.queries)  # nothing has the code of query 1
+    for machine in (Interpreter(program(copy)), compile(program(copy), "softmax"), compile(program(copy), "relu")):
+        with torch.no_grad():
+            answer = machine.predict(few)
+        assert torch.equal(answer[:, 0], few.x[:, 0])
+        assert not answer[:, 1].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_gate_passes_exactly_and_stops_exactly(generator, dtype):
+    q = prompt(generator, k=3).to(dtype=dtype)
+    gate = Gate(into=Z.o, value=Z.x, block=Z.query + Z.blank)
+    for at, wanted in (("examples", q.x), ("queries", torch.zeros_like(q.queries))):
+        p = program([gate], at=at)
+        state = compile(p, "relu", dtype=dtype).init(q)
+        tokens = PAIRS.tokens(state.layout, (at,))
+        assert torch.equal(state.stream[:, tokens][..., Z.rows["o"]], wanted)
+
+
+def test_token_instructions_do_what_they_say(generator):
+    slope = 0.25
+    steps = [
+        [Leaky(into=Z.o, value=Z.x, slope=slope)],
+        [Leaky(into=Z.o, value=Z.o, slope=slope, inverse=True)],
+        [Double(Z.o)],
+        [Linear(into=Z.o, value=Z.x, add=True)],
+    ]
+    q, wanted = both(program(*steps), generator)
+    assert torch.allclose(wanted, 3 * q.queries, rtol=0, atol=1e-14)
+    assert not both(program(*steps, [Clear(Z.o)]), generator)[1].any()
+    q, wanted = both(program([Leaky(into=Z.o, value=Z.x, slope=slope)]), generator)
+    assert torch.equal(wanted, torch.nn.functional.leaky_relu(q.queries, slope))
+
+
+def test_equal_compares_one_hot_codes_exactly(generator):
+    _, wanted = both(program([Equal(into=Z.e, left=Z.query, right=Z.one)], read=Z.e), generator)
+    assert torch.equal(wanted, torch.ones_like(wanted))
+    _, wanted = both(program([Equal(into=Z.e, left=Z.blank, right=Z.one)], read=Z.e), generator)
+    assert not wanted.any()
+
+
+def test_a_mac_sums_over_its_keys_alone(generator):
+    mac = Mac(into=Z.o, value=Z.x, key=Z.x, query=Z.x, dump="blank", score=60.0)
+    p = program([mac])
+    q, wanted = both(p, generator)
+    assert torch.allclose(wanted, q.queries @ (q.x.mT @ q.x), rtol=0, atol=1e-13)
+    with torch.no_grad():
+        assert torch.allclose(compile(p, "softmax").predict(q), wanted, rtol=0, atol=1e-6)
+
+
+def test_building_refuses_what_cannot_run():
+    with pytest.raises(ValueError, match=r"reads register o .*neither the encoder nor an earlier instruction"):
+        program([Linear(into=Z.e, value=Z.o[0])])
+    program([Linear(into=Z.o, value=Z.x)], [Linear(into=Z.e, value=Z.o[0])])
+    loop = [Linear(into=Z.e, value=Z.o[0]), Linear(into=Z.o, value=Z.x)]
+    program(pre=(), loop=loop)  # an earlier pass of the loop writes it
+    with pytest.raises(ValueError, match="2 instructions of one half-layer write register o; each must say add=True"):
+        program([Linear(into=Z.o, value=Z.x), Linear(into=Z.o, value=Z.x, add=True)])
+    with pytest.raises(ValueError, match="value must be as wide as o, 3; e has 1"):
+        Linear(into=Z.o, value=Z.e)
+    with pytest.raises(ValueError, match="key and query must be equally wide; got 3 and 1"):
+        Mac(into=Z.o, value=Z.x, key=Z.x, query=Z.e)
+    with pytest.raises(ValueError, match="a group must be one of blank, examples, queries; got labels"):
+        program([Mac(into=Z.o, value=Z.x, key=Z.x, query=Z.x, keys="labels")])
+    with pytest.raises(ValueError, match="attention must come before the token-wise half"):
+        program([Clear(Z.o), Mac(into=Z.o, value=Z.x, key=Z.x, query=Z.x)])
+    with pytest.raises(ValueError, match="an instruction must write a whole register; got 2 o"):
+        Clear(2.0 * Z.o)
+    with pytest.raises(ValueError, match="read must be as wide as there are labels, 1; o has 3"):
+        program([Linear(into=Z.o, value=Z.x)], labels=1)
+    with pytest.raises(ValueError, match="register x must be at least 1 wide; got 0"):
+        Stream(x=0)
+    with pytest.raises(ValueError, match="register w is read, but neither"):
+        wider = Stream(**Z.widths, w=1)
+        program([Linear(into=wider.o, value=wider.x)], stream=wider, read=wider.w)
+    with pytest.raises(ValueError, match=r"alpha must be above 0 and below 2 / most\^2"):
+        newton(3, most=2.0, alpha=0.5, steps=1)
+    with pytest.raises(ValueError, match="a track of a Prompt is examples, queries, blank; got states"):
+        Encoder((Group("states", "states", {"x": "s"}),))
+    with pytest.raises(ValueError, match="steps must be the number of passes, 1; got 2"):
+        program(passes=[[[Linear(into=Z.o, value=Z.x)]]], steps=2, pre=())
+
+
+def test_running_refuses_a_prompt_that_does_not_fit(generator):
+    q = prompt(generator)
+    with pytest.raises(ValueError, match="register x must be filled with 4 numbers a token; group examples has 3"):
+        compile(gradient_descent(4, eta=0.1, steps=1)).predict(q)
+    with pytest.raises(ValueError, match=r"at least d = 7 examples; got 6"):
+        wide = Prompt(torch.zeros(1, 6, 7).double(), torch.zeros(1, 6, 1).double(), torch.zeros(1, 1, 7).double())
+        compile(least_squares(7, scale=0.1, steps=1), masked=False).predict(wide)
+    with pytest.raises(ValueError, match="answers 2 labels at once; got 1"):
+        compile(gradient_descent(3, eta=0.1, steps=1, labels=2)).predict(q)
+    with pytest.raises(ValueError, match=r"must be torch.float64 as the weights are; got torch.float32"):
+        compile(gradient_descent(3, eta=0.1, steps=1)).predict(q.to(dtype=torch.float32))
+    with pytest.raises(TypeError, match="answers a Dense; got Prompt"):
+        compile(decoder_gradient_descent(3, eta=0.01, steps=1), "relu").predict(q)
+    many = prompt(generator, n=9, k=3)
+    with pytest.raises(ValueError, match="positions must be 0 to 7 for codes of 3 bits; got 0 to 8"):
+        Interpreter(program([Linear(into=Z.o, value=Z.x)])).predict(many)
+
+
+def test_a_prompt_outside_the_declared_range_raises_or_warns(generator):
+    q = prompt(generator)
+    p = descent_step(3, eta=0.1, steps=2, x=1.0, y=9.0)
+    with pytest.raises(ValueError, match=r"was declared for \|x\| up to 1; got [23]"):
+        compile(p, "softmax").predict(q)
+    with pytest.warns(OutOfRange, match=r"was declared for \|x\| up to 1"), torch.no_grad():
+        warned = compile(p, "softmax", outside="warn").predict(q)
+    with torch.no_grad():
+        assert torch.equal(compile(p, "softmax", outside="ignore").predict(q), warned)
+    steep = descent_step(3, eta=1.9, steps=2, x=9.0, y=9.0)
+    with pytest.raises(ValueError, match=r"declared for eigenvalues of x'x up to 1.053"):
+        compile(steep, "softmax").predict(q)
+    with pytest.raises(ValueError, match="was declared for examples up to 5; got 6"):
+        compile(newton(3, most=99.0, steps=1, examples=5), "relu").predict(q)
+    with pytest.raises(ValueError, match=r"was declared for <u, x> up to 0.01"):
+        compile(newton(3, most=99.0, steps=30, reach=0.01), "relu").predict(q)
+
+
+def test_every_refusal_to_lower_names_the_instruction_and_the_reason():
+    with pytest.raises(Unsupported) as refused:
+        compile(newton(3, most=9.0, steps=1), "linear")
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 4
+    assert "linear attention cannot compare codes" in lines[2]
+    nothing = program([Mac(into=Z.o, value=Z.x, key=Z.x, query=Z.x, dump="blank")])
+    with pytest.raises(Unsupported, match="softmax attention needs bounds of x, or a score"):
+        compile(nothing, "softmax")
+    valued = program([Mac(into=Z.e, value=Z.one, key=Z.x, query=Z.x, dump="blank", score=9.0)], read=Z.e)
+    with pytest.raises(Unsupported, match="must be 0 on blank, which is to take attention and give nothing"):
+        compile(valued, "softmax")
+
+
+def test_a_causal_program_never_looks_ahead(generator):
+    q = prompt(generator, n=7)
+    model = compile(decoder_gradient_descent(3, eta=0.02, steps=5, w=9.0), "softmax")
+    other = q.x.clone()
+    other[:, 4:] = 0.5
+    with torch.no_grad():
+        one, two = model.predict(Dense(q.x, q.y)), model.predict(Dense(other, q.y))
+    assert torch.equal(one[:, :4], two[:, :4])
+    assert not torch.equal(one[:, 4:], two[:, 4:])
+
+
+def test_the_listing_can_be_held_against_the_theorem():
+    text = show(newton(20, most=300.0, steps=10), "softmax")
+    for line in (
+        "    attend  u -= 0.5 sum u <x, u>   [keys examples, dump blank]",
+        "    token   u = 2 u",
+        "softmax attention: layers x heads pre 1 x 2, loop 1 x 2, post 2 x 2; width 72; 63832 weights",
+    ):
+        assert line in text.splitlines()
+    assert str(newton(20, most=300.0, steps=10)) in text.replace("  (2 heads)", "").replace("  (1 head)", "").replace(
+        "  (2 heads, feed-forward 40)", ""
+    )
+
+
+def test_every_construction_keeps_to_the_budget_of_its_paper():
+    def size(name, lowering):
+        model = CATALOGUE[name].compile(lowering)
+        parts = [(len(s), max((b.heads for b in s), default=0)) for s in (model.pre, model.loop, model.post)]
+        return parts, model.program.stream.width
+
+    for name in ("gradient-descent", "preconditioned-gradient-descent"):
+        assert size(name, "linear") == ([(0, 0), (1, 1), (0, 0)], 21)
+    parts, width = size("gd++", "linear")
+    assert (parts[1][1], width) == (1, 21)  # both updates share a head
+    assert size("descent-step", "softmax")[0] == [(0, 0), (1, 2), (0, 0)]
+    assert size("descent-step", "softmax, 4 heads")[0] == [(0, 0), (1, 4), (0, 0)]
+    assert size("regression-with-representation", "softmax")[0] == [(3, 1), (1, 2), (1, 1)]  # claimed (4, 2)
+    assert size("autoregression", "softmax")[0] == [(3, 3), (1, 2), (1, 0)]  # claimed 1 x q and 4 x 1, .., (1, 1)
+    assert size("chain-of-thought", "softmax")[0] == [(1, 2), (1, 2), (1, 1)]  # claimed (7, 2)
+    assert size("newton", "softmax")[0] == [(1, 2), (1, 2), (2, 2)]
+    assert size("newton", "relu")[0] == [(1, 2), (1, 2), (2, 2)]  # k + 3 layers; claimed k + 8
+    assert size("decoder-gradient-descent", "softmax")[0] == [(1, 1), (1, 2), (1, 2)]  # claimed .., (2, 2)
+    assert size("matrix-inverse", "bare linear")[0][1] == (1, 2)  # claimed two layers
+    parts, width = size("least-squares", "bare linear")
+    assert (parts, width) == ([(1, 2), (1, 2), (2, 2)], 4 * 10 + 3)
+    parts, width = size("logistic-regression", "linear")
+    assert parts[1][0] <= 11 + 2 * 6
+    assert width == 6 * 5 + 4
+    assert size("fused", "softmax")[0] == [(0, 0), (1, 4), (0, 0)]
+
+
+def test_three_heads_select_among_three_parts_of_one_head():
+    """The paper takes a fourth head to select; the feed-forward layer does it."""
+    z = Stream(x=3, a=3, b=3, c=3, one=1, example=1, query=1, blank=1, k=6, q=6)
+
+    def step(into, value):
+        return Copy(into=into, value=value, key=z.k, query=z.q, keys="examples", queries="queries", sink="blank")
+
+    tokens = Encoder((
+        Group("examples", "examples", {"x": "x", "c": "x", "one": 1, "example": 1, "k": Code(3, key=True)}),
+        Group("queries", "queries", {"one": 1, "query": 1, "q": Code(3)}),
+        Group("blank", "blank", {"one": 1, "blank": 1}),
+    ))  # fmt: skip
+    kept = {"name": "copies", "stream": z, "encoder": tokens, "steps": 4, "read": z.b, "at": "queries", "labels": 3}
+    plain = Program(**kept, pre=[step(z.a, z.x)], loop=[step(z.b, z.x)], post=[step(z.b, z.c)])
+    q = prompt(torch.Generator().manual_seed(0), k=3)
+    for attention in ("relu", "softmax"):
+        fused = compile(fuse(plain), attention)
+        assert fused.loop[0].heads == 3
+        with torch.no_grad():
+            assert torch.allclose(fused.predict(q), 5 * q.x[:, :2], rtol=0, atol=1e-13)
+            assert torch.allclose(fused.predict(q), compile(plain, attention).predict(q), rtol=0, atol=1e-13)
+
+
+def test_a_layered_program_has_as_many_steps_as_layers(generator):
+    steps = torch.stack([0.1 * torch.eye(3), 0.3 * torch.eye(3)]).double()
+    model = compile(preconditioned_gradient_descent(steps))
+    q = prompt(generator)
+    assert model.limit == 2
+    with pytest.raises(ValueError, match="has 2 steps; got steps = 3"):
+        model.predict(q, 3)
+    w = torch.zeros(2, 3, 1, dtype=torch.float64)
+    for a in steps:
+        w = w - a @ (q.x.mT @ (q.x @ w - q.y)) / 6
+    assert torch.allclose(model.predict(q), q.queries @ w, rtol=0, atol=1e-14)
+
+
+def test_any_layer_can_be_hooked(generator):
+    model = compile(gradient_descent(3, eta=0.1, steps=4))
+    seen = []
+    model.loop[0].register_forward_hook(lambda module, inputs, output: seen.append(output.detach()))
+    q = prompt(generator)
+    model(q)
+    states = [s.stream for s in model.states(q)]
+    assert len(seen) == 8
+    assert torch.equal(seen[3], states[4])
+
+
+def test_training_on_from_compiled_weights_repairs_a_disturbed_model(generator):
+    model = compile(gradient_descent(3, eta=0.3, steps=3))
+    p, fresh = (prompt(generator, b=64) for _ in range(2))
+    target = GradientDescent(eta=0.3, steps=3)
+
+    def loss(q):
+        return (model.predict(q) - target.predict(q)).square().mean()
+
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.02 * torch.randn(weight.shape, generator=generator, dtype=torch.float64))
+    before = float(loss(fresh).detach())
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss(p).backward()
+        optimizer.step()
+    assert float(loss(fresh).detach()) < before / 5
+
+
+def test_a_function_of_your_own_is_saved_by_name(generator, tmp_path):
+    table = Table(into=Z.o, value=Z.x, function=torch.tanh, name="tanh", domain=(-4.0, 4.0), hinges=64)
+    q = prompt(generator, k=3)
+    model = compile(program([table]), "relu")
+    with torch.no_grad():
+        assert torch.allclose(model.predict(q), q.queries.tanh(), rtol=0, atol=2e-3)
+        save(model, tmp_path)
+        with pytest.raises(ValueError, match="functions must hold the table 'tanh'"):
+            load(tmp_path)
+        assert torch.equal(load(tmp_path, {"tanh": torch.tanh}).predict(q), model.predict(q))

@@ -1,0 +1,91 @@
+"""One set of weights for every number of examples, and every size of the problem."""
+
+import pytest
+import torch
+
+from algoformer.constructions import compile, descent_step, newton
+from algoformer.prompt import Prompt
+from algoformer.solvers import GradientDescent, Newton
+
+DTYPES = [pytest.param(torch.float64, id="float64"), pytest.param(torch.float32, id="float32")]
+BARS = {(torch.float64, 2): 2e-9, (torch.float64, 4): 1e-10, (torch.float32, 2): 1e-3, (torch.float32, 4): 2e-4}
+
+
+def problem(generator, b, n, d, dtype):
+    x, w, q = (torch.randn(b, *s, generator=generator, dtype=torch.float64) for s in ((n, d), (d, 1), (1, d)))
+    p = Prompt(x, x @ w / d**0.5, q)
+    return p.to(dtype=dtype), p.to(dtype=dtype).to(dtype=torch.float64)
+
+
+def error(model, solver, seen, p, steps):
+    with torch.no_grad():
+        apart = (model.trace(seen, steps).double() - solver.trace(p, steps)).abs()
+    return apart.amax((2, 3)) / p.y.abs().amax((1, 2))
+
+
+def spread(n, d):
+    """A bound on the largest eigenvalue of X'X / n for x ~ N(0, I)."""
+    return 1.3 * (1 + (d / n) ** 0.5) ** 2 + 0.3
+
+
+def descent(d, least, dtype, heads):
+    eta = 1 / spread(least, d)
+    program = descent_step(d, eta=eta, steps=50, x=1.2 * d**0.5 + 4, y=12.0)
+    return compile(program, "softmax", dtype=dtype, heads=heads), GradientDescent(eta=eta, steps=50)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_set_of_weights_serves_every_number_of_examples(generator, dtype):
+    model, solver = descent(5, 5, dtype, 2)
+    for n in (5, 17, 100):
+        assert float(error(model, solver, *problem(generator, 4, n, 5, dtype), 20).max()) <= BARS[dtype, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("heads", [2, 4])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d", [3, 10, 20, 40])
+def test_gradient_descent_of_every_size_keeps_its_bar(generator, dtype, heads, d):
+    model, solver = descent(d, 5, dtype, heads)
+    for n in (5, 20, 40, 100, 400):
+        batch = 64 if n < 400 else 16
+        assert float(error(model, solver, *problem(generator, batch, n, d, dtype), 50).max()) <= BARS[dtype, heads]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("d", "n"), [(3, 6), (3, 400), (10, 5), (10, 20), (20, 10), (20, 40), (20, 100), (40, 20), (40, 80)]
+)
+def test_newton_keeps_its_bar_away_from_square_problems(generator, dtype, d, n):
+    seen, p = problem(generator, 64, n, d, dtype)
+    most = n * spread(n, d)
+    reach = 1.5 * float((p.x @ torch.linalg.pinv(p.x) @ torch.linalg.pinv(p.x).mT @ p.queries.mT).abs().max()) + 1
+    program = newton(d, most=most, steps=50, examples=n, x=1.2 * d**0.5 + 4, reach=reach)
+    solver = Newton(scale=most**-2, steps=50, form="stream")
+    for heads in (2, 4):
+        model = compile(program, "softmax", dtype=dtype, heads=heads)
+        assert float(error(model, solver, seen, p, 50).max()) <= BARS[dtype, heads]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("d", "n"), [(10, 10), (20, 22), (20, 30)])
+def test_newton_on_nearly_square_problems_keeps_its_bar_as_long_as_a_disturbed_algorithm_does(generator, d, n):
+    seen, p = problem(generator, 64, n, d, torch.float64)
+    most, bar = n * spread(n, d), BARS[torch.float64, 2]
+    reach = 2 * float((torch.linalg.pinv(p.x).mT @ p.queries.mT).abs().max()) + 1
+    program = newton(d, most=most, steps=50, examples=n, x=1.2 * d**0.5 + 4, reach=reach)
+    model = compile(program, "softmax", outside="ignore")
+    solver = Newton(scale=most**-2, steps=50, form="stream")
+    apart = error(model, solver, seen, p, 50)  # [step, prompt]
+    noise = 1e-10  # the stated relative error of a multiply-accumulate, on every token at every step
+    state, plain, left = solver.init(p), solver.init(p), torch.full((64,), 51)
+    for t in range(51):
+        gap = (p.queries @ (state.w - plain.w)).abs().amax((1, 2)) / p.y.abs().amax((1, 2))
+        left = torch.where((gap > bar) & (left > t), t, left)
+        state, plain = solver.step(p, state, t), solver.step(p, plain, t)
+        shake = noise * state.u.abs().amax((1, 2), keepdim=True)
+        state = state._replace(u=state.u + shake * torch.randn(state.u.shape, generator=generator, dtype=torch.float64))
+    print(f"d = {d}, N = {n}: the disturbed algorithm leaves the bar at step {int(left.min())} at the earliest")
+    for prompt, end in enumerate(left.tolist()):
+        assert float(apart[:end, prompt].max()) <= bar
