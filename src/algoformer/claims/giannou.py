@@ -106,7 +106,7 @@ def lemma_4_1() -> Numbers:
 def theorem_4_2() -> Numbers:
     """d = 10, n = 50, condition of A 10 and 100, 30 steps. The statement holds; the printed weights do not run: in
     step 2 W_K selects X where A'A is meant, and X <- 2 X - X X' X then tends to a matrix with X X' X = X; the answer
-    of that iteration is off by the last number. Also the answer is the first entry of the last row, and n >= d is
+    of that iteration is off by 59%. Also the answer is the first entry of the last row, and n >= d is
     needed.
     """
     s = size("least-squares", "bare linear")
@@ -159,7 +159,7 @@ def proposition_3_3() -> Numbers:
     """Along u the third derivative is at most max|<a_i, u>| times the logistic part of the second, and |u|^2 <=
     phi''/mu: |phi'''| <= phi''^{3/2}/sqrt(mu), so M = 1/(2 sqrt(mu)) in the paper's convention |phi'''| <= 2 M
     phi''^{3/2}, and f/(4 mu) is standard. The printed M is twice that, true but not what the second half needs. The
-    supremum in one dimension is smaller still, below for three mu.
+    supremum in one dimension is smaller still.
     """
     x = np.linspace(-12, 12, 200_001)
     s = 1 / (1 + np.exp(-x))
@@ -409,7 +409,7 @@ def theorem_5_1() -> Numbers:
 )
 def corollary_e_2() -> Numbers:
     """(H + E)^-1 - H^-1 = -(H + E)^-1 E H^-1, |H^-1| <= 1/mu and |(H + E)^-1| <= 1/(mu - |E|). Equality at H = mu I,
-    E = -e I, included below.
+    E = -e I.
     """
     rng = np.random.default_rng(0)
     ratios = []

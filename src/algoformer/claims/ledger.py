@@ -145,7 +145,7 @@ def page() -> str:
                 row = record[c.id]
                 lines += [f"Evidence ({row['kind']}):", ""]
                 lines += [f"- {name}: {value:.10g}" for name, value in row["numbers"].items()] + [""]
-            lines += [c.derivation]
+            lines += [" ".join(c.derivation.split())]
     return "\n".join(lines) + "\n"
 
 

@@ -83,8 +83,8 @@ def similarity_null() -> Numbers:
         predicted = (head * filtered.where(inside, 0.0) * z).sum(-1)
         return torch.cat([torch.zeros(96, 1, dtype=torch.float64), predicted], 1) - y
 
-    def cosine(a: Tensor, b: Tensor) -> float:
-        return float((torch.nn.functional.cosine_similarity(a, b, dim=1)).mean())
+    def cosine(a: Tensor, b: Tensor) -> Tensor:
+        return torch.nn.functional.cosine_similarity(a, b, dim=1)
 
     safe = s.where(inside, 1.0)
     solved = 1 / safe
@@ -92,9 +92,12 @@ def similarity_null() -> Numbers:
     newton = {k: residuals((1 - (1 - alpha * safe**2) ** (2**k)) * solved) for k in (3, 8, 12)}
     steps = sorted({round(2 ** (e / 4)) for e in range(57)})
     descent = [residuals((1 - (1 - 0.01 * safe) ** t) * solved) for t in steps]
-    out = {"predicting 0 against least squares": cosine(-y, residuals(solved))}
+    null = cosine(-y, residuals(solved))
+    out = {"predicting 0 against least squares": float(null.mean()), "its standard error": float(null.std() / 96**0.5)}
     for k, r in newton.items():
-        out[f"best descent against Newton {k}"] = max(cosine(r, d) for d in descent)
+        best = max((cosine(r, d) for d in descent), key=lambda c: float(c.mean()))
+        out[f"best descent against Newton {k}"] = float(best.mean())
+        out[f"its standard error, Newton {k}"] = float(best.std() / 96**0.5)
     return out
 
 

@@ -1,8 +1,10 @@
 """The best layers: minimisers of the exact losses, enclosed in rationals.
 
-Looped (every d, n, L; A symmetric). M = I - W G has tr M^{2L} <= |M^L|_F^2 (Cauchy-Schwarz), the mean of tr M^{2L} =
-tr (I - W^1/2 G W^1/2)^{2L} is convex in G and invariant under rotations, so averaging G over rotations only helps:
-the global minimiser is A = a Sigma^-1 with a the minimiser of the convex polynomial phi(a) = E tr (I - a W)^{2L}.
+Looped (every d, n, L; A symmetric). With M = I - W G the loss is F(G) = E |M^L|_F^2, and H(G) = E tr M^{2L} <= F(G) by
+Cauchy-Schwarz, with equality where G is a multiple of I. H(G) = E tr (I - W^1/2 G W^1/2)^{2L} is convex in G, being the
+trace of a convex function of a matrix linear in G, and invariant under rotations, so that averaging G over rotations
+lowers it: F(G) >= H(G) >= H(g I) = F(g I), g = tr G / d. The global minimiser is A = a Sigma^-1 with a the minimiser of
+the convex polynomial phi(a) = E tr (I - a W)^{2L}.
 
 Layered. min over a_1..a_k of the mean of q^2, q(x) = prod (1 - a_l x), is the problem of Christoffel for the measure
 E tr f(W): q runs over the polynomials of degree k with q(0) = 1. The best q is orthogonal to x p(x) for every p of
@@ -78,7 +80,7 @@ class OneLayer(NamedTuple):
     loss: float
 
 
-class GradientDescentPlusPlus(NamedTuple):
+class GDPP(NamedTuple):
     """The best steps and covariate scalings found, and their loss."""
 
     a: tuple[float, ...]
@@ -135,7 +137,7 @@ def one_layer_optimum(covariance: Float[Tensor, "d d"], n: int) -> OneLayer:
     return OneLayer(vectors * a @ vectors.T, float((values - values.square() * a).sum()))
 
 
-def gdpp_optimum(d: int, n: int, layers: int, *, starts: int = 100, seed: int = 0) -> GradientDescentPlusPlus:
+def gdpp_optimum(d: int, n: int, layers: int, *, starts: int = 100, seed: int = 0) -> GDPP:
     """The best layers A_l = a_l Sigma^-1, B_l = b_l I found from random starts, up to three layers.
 
     Best known, not proved: the loss has many local minima. Least squares on the Gauss rule of the spectrum, where the
@@ -157,7 +159,7 @@ def gdpp_optimum(d: int, n: int, layers: int, *, starts: int = 100, seed: int = 
             best = 2 * float(found.cost), found.x
     if best is None:
         raise ValueError(f"starts must be at least 1; got {starts}")
-    return GradientDescentPlusPlus(tuple(best[1][:layers].tolist()), tuple(best[1][layers:].tolist()), best[0])
+    return GDPP(tuple(best[1][:layers].tolist()), tuple(best[1][layers:].tolist()), best[0])
 
 
 def _gdpp_residual(x: np.ndarray, root: np.ndarray, layers: int) -> Callable[[np.ndarray], np.ndarray]:
