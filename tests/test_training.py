@@ -540,6 +540,8 @@ def test_a_run_of_another_config_is_refused_with_the_fields_that_differ(tmp_path
         train(tiny(width=32), TASK, replace(config, lr=1e-2, keep=5), tmp_path)
     done = train(tiny(seed=3), TASK, replace(config, keep=5), tmp_path)
     assert done.step == 4
+    with pytest.raises(ValueError, match="not a run's"):
+        train(tiny(), TASK, config, tmp_path / "model")
 
 
 def test_a_finished_run_loads_from_its_folder_a_checkpoint_or_its_model(tmp_path, generator):

@@ -63,7 +63,7 @@ def test_linear_self_attention_squares_its_error_with_every_layer(layers, steps,
 
 
 def test_a_small_algoformer_beats_gradient_descent_of_as_many_steps():
-    """An encoder of width 64 and 4 heads, 5 loops (the last 2 enter the loss), 12 queries a prompt, 1,500 steps of 32."""
+    """An encoder, width 64, 4 heads, 5 loops (the last 2 enter the loss), 1,500 steps of 32 prompts with 12 queries."""
     config = AlgoFormerConfig(features=5, width=64, heads=4, loops=5, causal=False, positions=0)
     model = AlgoFormer(config, torch.Generator().manual_seed(0))
     train(

@@ -232,11 +232,13 @@ class _Run:
         file = folder / "config.json"
         if file.exists():
             saved = config_in(folder)
+            if not all(isinstance(saved.get(part), dict) for part in mine):
+                raise ValueError(f"{folder} must be empty or the folder of a run; its config.json is not a run's")
             apart = sorted(
                 f"{part}.{name}"
                 for part in mine
-                for name in mine[part].keys() | saved.get(part, {}).keys()
-                if name not in FREE and mine[part].get(name) != saved.get(part, {}).get(name)
+                for name in mine[part].keys() | saved[part].keys()
+                if name not in FREE and mine[part].get(name) != saved[part].get(name)
             )
             if apart:
                 raise ValueError(f"{folder} must hold a run of the same config; {', '.join(apart)} differ")
