@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from algoformer import Chains, Dense, Prompt, Series
+from algoformer.constructions import compile, gradient_descent, gradient_descent_plus_plus
 from algoformer.models import (
     LSTM,
     AlgoFormer,
@@ -254,7 +255,7 @@ def test_a_linear_transformer_is_the_papers_matrix_formula(form, generator):
                 if form == "u":
                     P[4, :4] = model.u[t, 0].detach().numpy()
             z = z - P @ z @ m @ (z.T @ Q @ z) / n
-        assert float(model.predict(p)[row, 0, 0]) == pytest.approx(-z[4, n], rel=1e-10)
+        assert model.predict(p)[row, 0, 0].item() == pytest.approx(-z[4, n], rel=1e-10)
 
 
 @pytest.mark.parametrize("hidden", [True, False])
@@ -279,20 +280,34 @@ def test_linear_self_attention_is_its_sum_over_heads_and_keys(hidden, mean, gene
             torch.testing.assert_close(model.predict(p)[row, query], model.head(h[9]), rtol=1e-9, atol=1e-11)
 
 
-def test_a_compiled_gradient_descent_loads_into_linear_self_attention_and_trains_on(generator):
-    """The one-layer construction P = -eta E_yy, Q = E_xx (von Oswald et al. 2023), loaded by name."""
-    model = made(LinearSelfAttention, LinearSelfAttentionConfig(features=4, layers=3, heads=1))
-    weights = model.state_dict()
-    for t in range(3):
-        weights[f"layers.{t}.P"] = torch.zeros(1, 5, 5, dtype=torch.float64)
-        weights[f"layers.{t}.Q"] = torch.zeros(1, 5, 5, dtype=torch.float64)
-        weights[f"layers.{t}.P"][0, 4, 4] = -0.25
-        weights[f"layers.{t}.Q"][0, :4, :4] = torch.eye(4)
+def test_a_compiled_construction_loads_into_the_trainable_class_of_its_form_and_trains_on(generator):
+    """GD++ (von Oswald et al. 2023): a head's z_i (K z_i . Q z_j) V is P = V and Q = K'Q of linear self-attention."""
+    program = gradient_descent_plus_plus(4, eta=(0.2, 0.3, 0.4), gamma=(0.1, 0.05, 0.2))
+    compiled = compile(program, "linear")
+    heads = compiled.loop[0].heads
+    model = LinearSelfAttention(LinearSelfAttentionConfig(features=4, layers=3, heads=heads)).double()
+    weights = {}
+    for t, block in enumerate(compiled.loop):
+        assert block.hidden == 0
+        weights[f"layers.{t}.P"] = block.value
+        weights[f"layers.{t}.Q"] = block.key.mT @ block.query
     model.load_state_dict(weights)
     p = regression(generator)
-    torch.testing.assert_close(model.trace(p), GradientDescent(eta=0.25, steps=3).trace(p), rtol=1e-11, atol=1e-12)
+    solver = GradientDescentPlusPlus(eta=(0.2, 0.3, 0.4), gamma=(0.1, 0.05, 0.2))
+    torch.testing.assert_close(model.trace(p), compiled.trace(p), rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(model.trace(p), solver.trace(p), rtol=1e-10, atol=1e-11)
     model(p).square().sum().backward()
     assert all(bool(v.grad.any()) for v in model.parameters())
+
+
+def test_a_compiled_gradient_descent_loads_into_the_linear_transformer(generator):
+    compiled = compile(gradient_descent(4, eta=0.25, steps=3), "linear")
+    (block,) = compiled.loop
+    model = LinearTransformer(LinearTransformerConfig(features=4, layers=3, looped=True, form="full")).double()
+    model.load_state_dict({"P": -block.value, "Q": block.key.mT @ block.query})  # the loop subtracts
+    p = regression(generator)
+    torch.testing.assert_close(model.trace(p, 5), compiled.trace(p, 5), rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(model.trace(p, 5), GradientDescent(eta=0.25, steps=5).trace(p), rtol=1e-11, atol=1e-12)
 
 
 def test_the_sizes_are_those_of_the_papers():
