@@ -40,6 +40,71 @@ def test_an_error_is_one_line_and_exit_code_2_without_debug(tmp_path):
     assert isinstance(run("--debug", "list", "birds").exception, ValueError)
 
 
+def test_show_prints_a_program_that_can_be_held_against_its_theorem():
+    text = run("show", "newton", "--attention", "softmax").stdout
+    assert "AlgoFormer, Lemma A.4 and Theorem 4.1" in text
+    assert "u -= 0.5 sum u <x, u>" in text
+    assert "layers x heads pre 1 x 2, loop 1 x 2, post 2 x 2" in text
+    assert "u = 2 u" in run("show", "newton").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "newtn"], "the construction must be one that there is; got 'newtn': did you mean newton"),
+        (["show", "newton", "--attention", "hard"], "attention must be one of 'linear', 'relu', 'softmax'; got 'hard'"),
+        (["show", "newton", "--attention", "linear"], "does not lower to linear attention"),
+        (["train", "--preset", "algofomer", "--dry-run"], "did you mean algoformer?"),
+        (["train", "--dry-run", "--train.stepz", "5"], "did you mean train.steps?"),
+        (["train", "--dry-run", "--train.steps"], "--train.steps must have a value; got none"),
+        (["train", "--dry-run", "steps"], "a field must be given as --part.name value; got 'steps'"),
+        (["evaluate", "nowhere"], "nowhere must hold a config.json"),
+        (["verify", "--claim", "ahn.lemma-3"], "a claim must be one that there is; got 'ahn.lemma-3': did you mean"),
+    ],
+)
+def test_a_wrong_argument_says_what_must_be(arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr, result.stderr
+
+
+def test_a_model_is_trained_and_evaluated_from_the_command_line(tmp_path):
+    sizes = "--model.width=16 --model.heads=2 --model.features=2 --model.loops=3 --train.window=2 --task.d=2 --task.n=4"
+    run_of = "--train.steps=6 --train.batch=8 --train.log_every=2 --train.dims=none"
+    folder = tmp_path / "run"
+    result = run("train", "--device", "cpu", "--folder", str(folder), "--json", *sizes.split(), *run_of.split())
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["step"] == 6
+    found = json.loads(run("evaluate", str(folder), "--prompts", "64", "--steps", "1,3,6", "--json").stdout)
+    assert found["model"]["steps"] == [1, 3, 6]
+    assert found["oracle"]["mean"][-1][-1] < found["model"]["mean"][-1][-1]
+    assert "The oracle's error" in run("evaluate", str(folder), "--prompts", "64").stdout
+    assert run("evaluate", str(folder), "--steps", "1,x").exit_code == 2
+
+
+def test_a_dry_run_says_what_a_run_costs():
+    found = json.loads(run("train", "--dry-run", "--model.loops", "8", "--train.window", "4").stdout)
+    assert found["model"]["loops"] == 8
+    assert found["parameters"] > 1e6
+
+
+def test_a_claim_is_measured_with_its_derivation():
+    result = run("verify", "--claim", "ahn.lemma-2")
+    assert result.exit_code == 0
+    assert "ahn.lemma-2: holds" in result.stdout
+    (row,) = json.loads(run("verify", "--claim", "ahn.lemma-2", "--json").stdout)
+    assert row["agrees"]
+
+
+def test_a_verdict_that_is_news_exits_with_code_1(monkeypatch):
+    from algoformer.claims import ledger
+
+    monkeypatch.setattr(ledger, "recorded", lambda: {"ahn.lemma-2": {"verdict": "fails"}})
+    result = run("verify", "--claim", "ahn.lemma-2")
+    assert result.exit_code == 1
+    assert "differs from the one on record" in result.stderr
+
+
 def test_a_demo_that_cannot_write_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     result = run("demo", "--out", str(tmp_path / "file" / "page"))
