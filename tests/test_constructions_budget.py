@@ -64,17 +64,17 @@ def test_one_layer_is_below_its_bound_and_the_bound_is_tight(generator, dtype, h
 
 
 @pytest.mark.parametrize(("dtype", "heads"), KINDS)
-@pytest.mark.parametrize("steps", [5, 20])
+@pytest.mark.parametrize("steps", [5, 50])
 def test_the_loop_is_below_its_bound_and_the_bound_is_within_30_times(generator, dtype, heads, steps):
     program = descent_step(D, eta=ETA, steps=steps, x=X, y=Y)
     model = compile(program, "softmax", dtype=dtype, heads=heads)
     bound = descent_bound(model.budget[0][1], eta=ETA, norm=X, steps=steps)
+    x, q = X * unit(768, N, D, generator=generator), X * unit(768, 1, D, generator=generator)
+    bent = (x @ q.mT) ** (heads + 1)  # what truncation adds, without what descent takes away again
+    bent = bent - x @ torch.linalg.lstsq(x, bent).solution
     worst = 0.0
-    for squeeze in (1.0, 0.5, 0.2):  # slow directions keep errors longest
-        x = X * unit(512, N, D, generator=generator)
-        x[..., 1:] *= squeeze
-        y = Y * torch.randn(512, N, 1, generator=generator, dtype=torch.float64).sign()
-        p = Prompt(x, y, X * unit(512, 1, D, generator=generator))
+    for y in (torch.randn(768, N, 1, generator=generator, dtype=torch.float64).sign(), bent):
+        p = Prompt(x, Y * y / y.abs().amax((1, 2), keepdim=True), q)
         worst = max(worst, apart(model, program, p, dtype, steps))
     assert worst <= bound <= 30 * worst
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from scipy.stats import chi2
 
 from algoformer.constructions import compile, descent_step, newton
 from algoformer.prompt import Prompt
@@ -28,9 +29,14 @@ def spread(n, d):
     return 1.3 * (1 + (d / n) ** 0.5) ** 2 + 0.3
 
 
+def longest(d):
+    """A bound on |x| for x ~ N(0, I) that one in a million exceeds."""
+    return float(chi2.isf(1e-6, d)) ** 0.5
+
+
 def descent(d, least, dtype, heads):
     eta = 1 / spread(least, d)
-    program = descent_step(d, eta=eta, steps=50, x=1.2 * d**0.5 + 4, y=12.0)
+    program = descent_step(d, eta=eta, steps=50, x=longest(d), y=12.0)
     return compile(program, "softmax", dtype=dtype, heads=heads), GradientDescent(eta=eta, steps=50)
 
 
@@ -61,7 +67,7 @@ def test_newton_keeps_its_bar_away_from_square_problems(generator, dtype, d, n):
     seen, p = problem(generator, 64, n, d, dtype)
     most = n * spread(n, d)
     reach = 1.5 * float((p.x @ torch.linalg.pinv(p.x) @ torch.linalg.pinv(p.x).mT @ p.queries.mT).abs().max()) + 1
-    program = newton(d, most=most, steps=50, examples=n, x=1.2 * d**0.5 + 4, reach=reach)
+    program = newton(d, most=most, steps=50, examples=n, x=longest(d), reach=reach)
     solver = Newton(scale=most**-2, steps=50, form="stream")
     for heads in (2, 4):
         model = compile(program, "softmax", dtype=dtype, heads=heads)
@@ -74,7 +80,7 @@ def test_newton_on_nearly_square_problems_keeps_its_bar_as_long_as_a_disturbed_a
     seen, p = problem(generator, 64, n, d, torch.float64)
     most, bar = n * spread(n, d), BARS[torch.float64, 2]
     reach = 2 * float((torch.linalg.pinv(p.x).mT @ p.queries.mT).abs().max()) + 1
-    program = newton(d, most=most, steps=50, examples=n, x=1.2 * d**0.5 + 4, reach=reach)
+    program = newton(d, most=most, steps=50, examples=n, x=longest(d), reach=reach)
     model = compile(program, "softmax", outside="ignore")
     solver = Newton(scale=most**-2, steps=50, form="stream")
     apart = error(model, solver, seen, p, 50)  # [step, prompt]

@@ -1,0 +1,137 @@
+"""Compiled layers beside an ordinary transformer layer of the same width and tokens, how they grow, and their errors.
+
+The ordinary layer is `torch.nn.TransformerEncoderLayer` with as many heads, a feed-forward layer of four times the
+width and no dropout, in evaluation mode; the compiled one is a pass of the loop. Both run without autograd.
+With `--errors`: the largest |transformer - algorithm| / max|y| of every lowering, over 64 fresh prompts and all steps.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from algoformer.constructions import Compiled, Interpreter, compile, descent_step, newton
+from algoformer.constructions.catalogue import CATALOGUE
+
+BATCH, ROUNDS = 16, 20
+
+
+def run(batch: int = BATCH, rounds: int = ROUNDS) -> dict[str, Any]:
+    """Milliseconds a pass of the loop, and the ratio to an ordinary layer, for the catalogue and for growing sizes."""
+    generator = torch.Generator().manual_seed(0)
+    layers = {}
+    for name, construction in CATALOGUE.items():
+        prompt = next(iter(construction.prompts.values()))(batch, generator).to(dtype=torch.float32)
+        for lowering in construction.bars:
+            layers[f"{name}, {lowering}"] = cost(construction.compile(lowering, torch.float32), prompt, rounds)
+    isotropic = CATALOGUE["descent-step"].prompts["isotropic"]
+    growth = {}
+    for n in (10, 40, 160, 640):
+        model = compile(descent_step(20, eta=0.01, steps=1, x=11.0), "softmax", dtype=torch.float32)
+        prompt = repeated(isotropic(batch, generator), n).to(dtype=torch.float32)
+        growth[f"gradient descent, d = 20, N = {n}"] = cost(model, prompt, rounds)
+    for d in (5, 20, 80):
+        program = newton(d, most=1e4, steps=1, examples=40, x=30.0, reach=1e3)
+        model = compile(program, "softmax", dtype=torch.float32, outside="ignore")
+        prompt = resized(isotropic(batch, generator), d).to(dtype=torch.float32)
+        growth[f"Newton, d = {d}, N = 40"] = cost(model, prompt, rounds)
+    model = CATALOGUE["descent-step"].compile("softmax", torch.float32)
+    prompt = isotropic(batch, generator).to(dtype=torch.float32)
+    with torch.no_grad():
+        passes = {t: 1e3 * fastest([lambda t=t: model.predict(prompt, t)], rounds)[0] for t in (1, 10, 100)}
+    ratios = [row["ratio"] for name, row in layers.items()]
+    return {"layers": layers, "growth": growth, "milliseconds for t steps": passes, "largest ratio": max(ratios)}
+
+
+def errors(batch: int = 64) -> dict[str, dict[str, float]]:
+    """For every construction, prompt distribution and lowering: the error in float64 and float32, and their bars."""
+    found = {}
+    for name, construction in CATALOGUE.items():
+        machine = Interpreter(construction.program())
+        algorithm = machine if construction.algorithm is None else construction.algorithm()
+        for case, draw in construction.prompts.items():
+            prompt = draw(batch, torch.Generator().manual_seed(1))
+            labels = next(getattr(prompt, field) for field in ("y", "x", "chains") if hasattr(prompt, field))
+            scale = labels.abs().flatten(1).amax(1)[:, None, None]
+            for lowering, bars in construction.bars.items():
+                row = {}
+                for dtype, bar in zip((torch.float64, torch.float32), bars, strict=True):
+                    seen = prompt.to(dtype=dtype)
+                    with torch.no_grad():
+                        exact = algorithm.trace(seen.to(dtype=torch.float64))
+                        apart = construction.compile(lowering, dtype).trace(seen).double() - exact
+                    key = str(dtype).removeprefix("torch.")
+                    row |= {key: float((apart / scale).abs().max()), f"{key} bar": bar}
+                found[f"{name}, {lowering}, {case}"] = row
+    return found
+
+
+def cost(model: Compiled, prompt: Any, rounds: int) -> dict[str, float]:
+    """A pass of the loop and as many ordinary layers, interleaved."""
+    with torch.no_grad():
+        state = model.init(prompt)
+        z, layout = state
+        width, tokens = z.shape[2], z.shape[1]
+        blocks = list(model.section("0"))
+        heads = max(1, *(b.heads for b in blocks))
+        even = heads * math.ceil(width / heads)  # its heads must divide it
+        layer = torch.nn.TransformerEncoderLayer(even, heads, 4 * even, dropout=0.0, batch_first=True).eval()
+        ordinary = torch.randn(*z.shape[:2], even)
+
+        def ours() -> None:
+            stream = z
+            for block in blocks:
+                stream = block(stream, layout)
+
+        def theirs() -> None:
+            stream = ordinary
+            for _ in blocks:
+                stream = layer(stream)
+
+        mine, other = fastest([ours, theirs], rounds)
+    return {"tokens": tokens, "width": width, "layers": len(blocks), "ms": 1e3 * mine, "ratio": mine / other}
+
+
+def fastest(jobs: list[Callable[[], Any]], rounds: int) -> list[float]:
+    """The least seconds of each job, run in turns so that a busy machine hits all alike."""
+    times: list[list[float]] = [[] for _ in jobs]
+    for job in jobs:
+        job()
+    for _ in range(rounds):
+        for seconds, job in zip(times, jobs, strict=True):
+            begin = time.perf_counter()
+            job()
+            seconds.append(time.perf_counter() - begin)
+    return [min(t) for t in times]
+
+
+def repeated(prompt: Any, n: int) -> Any:
+    """The prompt with n examples, its own over and over."""
+    rows = torch.arange(n) % prompt.x.shape[1]
+    return type(prompt)(prompt.x[:, rows], prompt.y[:, rows], prompt.queries)
+
+
+def resized(prompt: Any, d: int) -> Any:
+    """The prompt with d features, its own over and over."""
+    columns = torch.arange(d) % prompt.x.shape[2]
+    return type(prompt)(prompt.x[:, :, columns], prompt.y, prompt.queries[:, :, columns])
+
+
+if __name__ == "__main__" and "--errors" in sys.argv:
+    for name, row in errors().items():
+        bars = f"bars {row['float64 bar']:.0e} / {row['float32 bar']:.0e}"
+        print(f"{name:<75} {row['float64']:.1e} / {row['float32']:.1e}   {bars}", flush=True)
+elif __name__ == "__main__":
+    result = run()
+    for part in ("layers", "growth"):
+        print(f"{part:<55} tokens  width  layers       ms  times an ordinary layer")
+        for name, row in result[part].items():
+            sizes = f"{row['tokens']:>6} {row['width']:>6} {row['layers']:>7}"
+            print(f"{name:<55} {sizes} {row['ms']:>8.2f}  {row['ratio']:.2f}")
+    print("milliseconds for t steps of gradient descent:", result["milliseconds for t steps"])
+    print(f"largest ratio: {result['largest ratio']:.2f}")
