@@ -5,7 +5,7 @@ entry of the query's token. So A > 0 descends; Ahn et al. add the attention, and
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -94,6 +94,10 @@ class LinearTransformer(Model):
         return self.config.form in ("eq9", "eq13")
 
     @property
+    def any_labels(self) -> bool:  # type: ignore[override]
+        return self.bilinear
+
+    @property
     def variant(self) -> str:
         kind = "looped" if self.config.looped else "layered"
         return f"LinearTransformer ({kind}, {self.config.layers} steps, {self.config.form})"
@@ -104,21 +108,13 @@ class LinearTransformer(Model):
         if self.config.form == "full":
             return self.P[t], self.Q[t]
         A = (self.A[t] + self.A[t].mT) / 2 if self.config.symmetric else self.A[t]
-        left = A.new_zeros(d + labels, d) if self.config.form == "eq9" else None
+        left = A.new_zeros(d + labels, d)
         if self.config.form == "eq13":
             left = F.pad(self.B[t], (0, 0, 0, labels))
         if self.config.form == "u":
             left = F.pad(self.u[t], (0, 0, d, 0))
         right = F.pad(torch.eye(labels, dtype=A.dtype, device=A.device), (0, 0, d, 0))
-        return torch.cat([left, right], 1), F.pad(A, (0, labels, 0, labels))  # type: ignore[list-item]
-
-    def prepare(self, p: Any) -> Any:
-        if self.bilinear and isinstance(p, Prompt) and p.y.shape[2] != self.config.labels:
-            super().prepare(
-                Prompt(p.x, p.y.new_zeros(*p.y.shape[:2], self.config.labels), p.queries, p.seen, check=False)
-            )
-            return p  # each label runs alone, so there may be any number
-        return super().prepare(p)
+        return torch.cat([left, right], 1), F.pad(A, (0, labels, 0, labels))
 
     def init(self, p: Prompt) -> Tokens:
         h, keys = joined(p, self.config.features)

@@ -23,12 +23,14 @@ M = TypeVar("M", bound="Model")
 class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
     """A module that is an Algorithm. A looped model (limit None) runs past its steps; a layered one has no more.
 
-    `truncatable`: do all weights still learn when only the last steps carry gradient?
+    `truncatable`: do all weights still learn when only the last steps carry gradient? `any_labels`: does each label run
+    alone, so that there may be any number? `graphable`: may a training step be captured as a CUDA graph?
     """
 
     config: Any
     truncatable: bool = False
-    graphable: bool = True  # may a step be captured as a CUDA graph?
+    any_labels: bool = False
+    graphable: bool = True
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -65,7 +67,7 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
             )
         if values.shape[-1] > self.config.features:
             raise ValueError(f"the prompt must have at most {self.config.features} features; got {values.shape[-1]}")
-        if q.asked[2] != self.config.labels:
+        if not self.any_labels and q.asked[2] != self.config.labels:
             raise ValueError(f"the prompt must have {self.config.labels} labels; got {q.asked[2]}")
         return q
 
