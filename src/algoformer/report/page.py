@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from algoformer.experiments.drawing import COLOURS, INK, axes, legend
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# One hue a family of algorithms, told apart in print and by colour-blind readers (Okabe and Ito).
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
+__all__ = ["COLOURS", "INK", "Section", "axes", "figure", "legend", "page", "show", "table"]
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d5dae0; --soft: #57606a; --card: #f6f8fa }
@@ -71,35 +72,11 @@ def figure(fig: Figure, caption: str) -> str:
     """A matplotlib figure as inline SVG; its text takes the colour of the page."""
     out = io.StringIO()
     fig.savefig(out, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
-    svg = re.sub(r"^.*?(?=<svg)", "", out.getvalue(), flags=re.S).replace("#010101", "currentColor")
+    svg = re.sub(r"^.*?(?=<svg)", "", out.getvalue(), flags=re.S).replace(INK, "currentColor")
     prefix = f"f{abs(hash(caption)):x}-"  # ids of several figures on one page must not meet
     svg = re.sub(r'(id="|href="#|url\(#)', lambda m: m.group(1) + prefix, svg)
     return (
         f'<figure role="img" aria-label="{escape(caption)}">{svg}<figcaption>{_inline(caption)}</figcaption></figure>'
-    )
-
-
-def axes(width: float = 7.2, height: float = 4.0, columns: int = 1) -> tuple[Figure, list[Any]]:
-    """An empty figure in the style of the package, and its axes."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    ink = "#010101"  # near-black that `figure` turns into the colour of the page
-    style: Any = {
-        "font.family": "sans-serif", "font.size": 10, "axes.edgecolor": ink, "axes.labelcolor": ink, "text.color": ink,
-        "xtick.color": ink, "ytick.color": ink, "axes.spines.top": False, "axes.spines.right": False,
-        "axes.grid": True, "grid.alpha": 0.25, "grid.color": "#888888", "legend.frameon": False, "lines.linewidth": 1.8,
-        "svg.fonttype": "none",
-    }  # fmt: skip
-    with rc_context(style):
-        fig = Figure(figsize=(width, height), layout="constrained")
-        return fig, list(fig.subplots(1, columns, squeeze=False)[0])
-
-
-def legend(fig: Figure, ax: Any) -> None:
-    """The key of one panel, beside the figure."""
-    fig.legend(
-        *ax.get_legend_handles_labels(), loc="outside right center", frameon=False, labelcolor="#010101", fontsize=9
     )
 
 

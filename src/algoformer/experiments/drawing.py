@@ -1,0 +1,44 @@
+"""The look of every figure: colours, axes, keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# One hue a family of algorithms, told apart in print and by colour-blind readers (Okabe and Ito).
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
+INK = "#010101"  # near-black that a page turns into the colour of its text
+
+
+def axes(width: float = 7.2, height: float = 4.0, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Any]]:
+    """An empty figure in the style of the package, and its axes row by row."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    style: Any = {
+        "font.family": "sans-serif", "font.size": 10, "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK,
+        "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
+        "axes.grid": True, "grid.alpha": 0.25, "grid.color": "#888888", "legend.frameon": False, "lines.linewidth": 1.8,
+        "svg.fonttype": "none",
+    }  # fmt: skip
+    with rc_context(style):
+        fig = Figure(figsize=(width, height), layout="constrained")
+        return fig, list(fig.subplots(rows, columns, squeeze=False).flat)
+
+
+def legend(fig: Figure, ax: Any) -> None:
+    """The key of one panel, beside the figure."""
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside right center", frameon=False, labelcolor=INK, fontsize=9)
+
+
+def heat(ax: Any, values: Any, *, symmetric: bool = False) -> Any:
+    """A matrix as colours, with its scale beside it."""
+    grid = [list(map(float, row)) for row in values]
+    largest = max((abs(v) for row in grid for v in row), default=1.0)
+    limits = {"vmin": -largest, "vmax": largest} if symmetric else {}
+    image = ax.imshow(grid, cmap="RdBu_r" if symmetric else "viridis", aspect="auto", **limits)
+    ax.grid(False)
+    ax.figure.colorbar(image, ax=ax, shrink=0.85)
+    return image

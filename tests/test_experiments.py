@@ -1,0 +1,301 @@
+"""Experiments: claims and verdicts, results on disk, runs that are resumed, killed and retried, and every smoke run."""
+
+import dataclasses
+import json
+import math
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+import algoformer.experiments
+from algoformer.experiments import EXPERIMENTS, Claim, Knob, Missing, Site, Store, Verdict, judge, load, reproduce
+from algoformer.experiments.experiment import PRESETS, preset, scale, settings, title
+from algoformer.experiments.fingerprints import fingerprint, moved, recorded
+from algoformer.experiments.store import address
+
+QUICK = "fu2024_rates"
+
+
+def claim(measured=0.0, sense="<", bound=1.0, **more):
+    return Claim(text="a claim", source="a figure", measured=measured, sense=sense, bound=bound, **more)
+
+
+@given(st.floats(allow_nan=True), st.floats(allow_nan=False, allow_infinity=False))
+def test_a_claim_holds_where_its_inequality_does(measured, bound):
+    assert claim(measured, "<", bound).holds == (measured < bound)
+    assert claim(measured, ">", bound).holds == (measured > bound)
+
+
+@pytest.mark.parametrize(
+    ("claims", "verdict"),
+    [
+        ([claim(0.5)] * 3, Verdict.HOLDS),
+        ([claim(0.5), claim(0.5), claim(1.5)], Verdict.FAILS),
+        ([claim(math.nan)] * 3, Verdict.FAILS),
+        ([claim(0.5)] * 2, Verdict.ONE),
+        ([claim(0.5, exact=True)], Verdict.HOLDS),
+        ([claim(1.5, exact=True)], Verdict.FAILS),
+        ([claim(0.5, errors=(0.1, 0.5))] * 3, Verdict.UNTESTED),
+        ([claim(0.5, errors=(0.1, 0.49))] * 3, Verdict.HOLDS),
+        ([claim(0.5, errors=(0.1,)), claim(0.5, errors=(math.nan,)), claim(0.5)], Verdict.UNTESTED),
+        ([claim(0.5, errors=(0.7,))], Verdict.UNTESTED),
+    ],
+)
+def test_verdicts_need_able_models_and_three_runs(claims, verdict):
+    (found,) = judge([[c] for c in claims])
+    assert found.verdict == verdict
+
+
+def test_a_smoke_run_tests_no_claim_unless_it_is_exact():
+    assert judge([[claim(0.5)]] * 3, smoke=True)[0].verdict == Verdict.UNTESTED
+    assert judge([[claim(0.5, exact=True)]], smoke=True)[0].verdict == Verdict.HOLDS
+
+
+def test_one_run_each_still_says_whether_it_held():
+    assert judge([[claim(0.5)]])[0].label == "one run each: held"
+    assert judge([[claim(0.5)], [claim(2.0)]])[0].label == "one run each: did not hold"
+
+
+def test_the_margin_of_several_runs_is_the_least():
+    (found,) = judge([[claim(m)] for m in (0.2, 0.9, 0.5)])
+    assert found.margin == pytest.approx(0.1)
+    assert found.measured == (0.2, 0.9, 0.5)
+
+
+def test_runs_that_make_other_claims_are_not_judged_together():
+    with pytest.raises(ValueError, match="same claims"):
+        judge([[claim()], [claim(), claim()]])
+
+
+def test_a_knob_holds_one_row_for_each_place_of_the_slider():
+    with pytest.raises(ValueError, match="2 rows of 3"):
+        Knob(label="t", values=[1, 2], x=[0, 1, 2], lines={"a": [[1, 2, 3]]}, xlabel="x", ylabel="y")
+
+
+def test_the_list_of_experiments_is_the_files():
+    folder = Path(algoformer.experiments.__file__).parent
+    files = {p.stem for p in folder.glob("*_*.py") if not p.stem.startswith("__")}
+    assert files == set(EXPERIMENTS)
+    assert len(set(EXPERIMENTS)) == len(EXPERIMENTS)
+
+
+def test_an_unknown_experiment_names_the_nearest():
+    with pytest.raises(ValueError, match="did you mean gatmiry2024_fig"):
+        load("gatmiry_fig3")
+    with pytest.raises(ValueError, match="there are ahn2023"):
+        load("xyz")
+
+
+def test_an_unknown_preset_names_those_there_are():
+    with pytest.raises(ValueError, match="'smoke', 'cpu', 'gpu', 'paper'"):
+        reproduce([QUICK], preset="huge")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_setting_says_where_it_comes_from(name):
+    experiment = load(name)
+    assert preset(experiment, "paper") == experiment.Config()
+    for _, _, source in settings(experiment.PAPER):
+        assert source in ("stated", "authors' code", "assumed")
+    for size in PRESETS:
+        assert dataclasses.is_dataclass(preset(experiment, size))
+    assert scale(experiment, experiment.SMOKE) == "smoke"
+    paper, figure, what = title(experiment)
+    assert paper and figure and what
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_smoke_run_makes_numbers_claims_and_a_picture(name):
+    experiment = load(name)
+    result = experiment.run(experiment.SMOKE, Site())
+    plain = dataclasses.asdict(result)
+    assert experiment.Result(**json.loads(json.dumps(plain))) == result or "NaN" in json.dumps(plain)
+    claims = experiment.claims(result)
+    assert claims and len({c.text for c in claims}) == len(claims)
+    assert isinstance(experiment.plot(result), Figure)
+    if hasattr(experiment, "knob"):
+        assert isinstance(experiment.knob(result), Knob)
+    assert dataclasses.asdict(result) == plain or "NaN" in json.dumps(plain)  # claims and plot change nothing
+    known = recorded().get(name)
+    again = f"record it: python -m algoformer.experiments {name}"
+    assert known is not None, f"{name} has no fingerprint; {again}"
+    fields = moved(known["numbers"], fingerprint(result))
+    if known["revision"] == experiment.REVISION:
+        assert not fields, f"the numbers of {fields} moved and REVISION did not: raise it and {again}"
+    else:
+        pytest.fail(f"REVISION is not that of the fingerprint; {again}")
+
+
+def test_a_moved_number_is_noticed():
+    @dataclasses.dataclass
+    class Result:
+        curve: list[float]
+        other: float
+
+    before = fingerprint(Result([1.0, 2.0, 3.0], 5.0))
+    assert moved(before, fingerprint(Result([1.0, 2.0, 3.0 + 1e-9], 5.0))) == []
+    assert moved(before, fingerprint(Result([1.0, 2.0, 3.1], 5.0))) == ["curve"]
+    assert moved(before, fingerprint(Result([1.0, 2.0, 3.0, 0.0], 5.0))) == ["curve"]
+    assert moved(before, fingerprint(Result([-1.0, 4.0, 3.0], 5.0))) == ["curve"]  # the same mean
+
+
+def run_quickly(out: Path, seeds=1, **more):
+    return reproduce([QUICK], preset="smoke", seeds=seeds, out=out, **more)
+
+
+def test_finished_work_is_not_repeated(tmp_path, monkeypatch):
+    assert [o.status for o in run_quickly(tmp_path).outcomes] == ["made"]
+    monkeypatch.setattr(load(QUICK), "run", lambda config, site: pytest.fail("it ran again"))
+    assert [o.status for o in run_quickly(tmp_path).outcomes] == ["kept"]
+
+
+def test_a_stored_result_is_the_result_with_its_origin(tmp_path):
+    run_quickly(tmp_path)
+    (record,), broken = Store(tmp_path).records()
+    experiment = load(QUICK)
+    assert not broken and record.current
+    assert record.config == experiment.SMOKE
+    assert record.result == experiment.run(experiment.SMOKE, Site())
+    assert {"commit", "versions", "device", "seconds"} <= record.provenance.keys()
+
+
+def test_an_address_is_a_function_of_what_is_asked_alone():
+    config = load(QUICK).SMOKE
+    first = address(QUICK, 1, config, 0)
+    assert first == address(QUICK, 1, dataclasses.replace(config), 0)
+    others = [
+        address("ahn2023_fig1", 1, config, 0),
+        address(QUICK, 2, config, 0),
+        address(QUICK, 1, dataclasses.replace(config, d=5), 0),
+        address(QUICK, 1, config, 1),
+    ]
+    assert len({first, *others}) == 5
+
+
+def test_results_of_another_revision_are_kept_marked_and_not_mixed(tmp_path, monkeypatch):
+    run_quickly(tmp_path)
+    monkeypatch.setattr(load(QUICK), "REVISION", load(QUICK).REVISION + 1)
+    assert [o.status for o in run_quickly(tmp_path).outcomes] == ["made"]
+    records, broken = Store(tmp_path).records()
+    assert sorted(r.current for r in records) == [False, True]
+    assert not broken
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"experiment": "fu2024_rates"}'])
+def test_a_broken_result_is_named_and_does_not_count(tmp_path, text):
+    run_quickly(tmp_path)
+    (file,) = tmp_path.glob("*/*.json")
+    file.write_text(text)
+    records, broken = Store(tmp_path).records()
+    assert records == [] and list(broken) == [file]
+    assert [o.status for o in run_quickly(tmp_path).outcomes] == ["made"]  # and is made again
+
+
+def test_a_result_at_another_address_is_broken(tmp_path):
+    run_quickly(tmp_path)
+    (file,) = tmp_path.glob("*/*.json")
+    stray = file.with_name("0123456789abcdef.json")
+    stray.write_text(file.read_text())
+    found = run_quickly(tmp_path)
+    assert list(found.broken) == [stray]
+    assert not found.ok
+
+
+def test_a_failing_run_is_reported_and_the_rest_go_on(tmp_path, monkeypatch):
+    experiment = load(QUICK)
+    real = experiment.run
+
+    def run(config, site):
+        if site.seed == 0:
+            raise ArithmeticError("no luck")
+        return real(config, site)
+
+    monkeypatch.setattr(experiment, "run", run)
+    found = run_quickly(tmp_path, seeds=2)
+    assert [o.status for o in found.outcomes] == ["failed", "made"]
+    assert "no luck" in found.outcomes[0].message
+    assert not found.ok
+
+
+def test_what_cannot_be_tested_at_a_scale_is_no_failure_and_no_result(tmp_path, monkeypatch):
+    def run(config, site):
+        raise Missing("a model that is not there")
+
+    monkeypatch.setattr(load(QUICK), "run", run)
+    found = run_quickly(tmp_path)
+    assert [o.status for o in found.outcomes] == ["untested"]
+    assert found.ok and Store(tmp_path).records()[0] == []
+
+
+def test_an_interrupted_run_finds_what_it_left(tmp_path, monkeypatch):
+    experiment = load(QUICK)
+    real = experiment.run
+
+    def stopped(config, site):
+        site.folder.mkdir(parents=True)
+        (site.folder / "checkpoint").write_text("half")
+        raise KeyboardInterrupt
+
+    def resumed(config, site):
+        assert (site.folder / "checkpoint").read_text() == "half"
+        return real(config, site)
+
+    monkeypatch.setattr(experiment, "run", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_quickly(tmp_path)
+    monkeypatch.setattr(experiment, "run", resumed)
+    assert run_quickly(tmp_path).ok
+    assert not (tmp_path / "unfinished").exists()
+
+
+def killing(seed: int, times: int, stop: threading.Event) -> list[int]:
+    """Kill the process of one seed as often as asked."""
+    killed: list[int] = []
+    while not stop.is_set() and len(killed) < times:
+        for child in multiprocessing.active_children():
+            if child.name == f"{QUICK}-{seed}" and child.pid not in killed and child.is_alive():
+                os.kill(child.pid, signal.SIGKILL)
+                killed.append(child.pid)
+        time.sleep(0.02)
+    return killed
+
+
+def with_kills(out: Path, times: int):
+    stop = threading.Event()
+    killer = threading.Thread(target=killing, args=(0, times, stop))
+    killer.start()
+    try:
+        return run_quickly(out, seeds=2, jobs=2)
+    finally:
+        stop.set()
+        killer.join()
+
+
+def test_a_killed_run_is_tried_again_and_gives_the_same_numbers(tmp_path):
+    found = with_kills(tmp_path / "two", times=1)
+    assert [o.status for o in found.outcomes] == ["made", "made"]
+    run_quickly(tmp_path / "one", seeds=2)
+    first, second = (Store(tmp_path / part).records()[0] for part in ("one", "two"))
+    assert [(r.seed, r.result) for r in first] == [(r.seed, r.result) for r in second]
+
+
+@pytest.mark.slow
+def test_a_run_that_dies_three_times_is_reported_and_the_rest_go_on(tmp_path):
+    found = with_kills(tmp_path, times=3)
+    assert [o.status for o in found.outcomes] == ["failed", "made"]
+    assert "exit code -9 (3 tries)" in found.outcomes[0].message
+
+
+def test_progress_counts_the_runs_that_are_not_kept(tmp_path):
+    seen = []
+    run_quickly(tmp_path)
+    run_quickly(tmp_path, seeds=2, progress=lambda *now: seen.append(now))
+    assert seen[0][:2] == (0, 1) and seen[-1][:2] == (1, 1)
