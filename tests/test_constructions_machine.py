@@ -1,7 +1,11 @@
 """The assembler itself: registers, instructions, errors at build and at run, listings, counts, hooks and training."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from algoformer.constructions import (
     Clear,
@@ -91,6 +95,30 @@ def test_forms_are_linear_maps_by_name():
         "x[1]",
         "(x, -one)",
     )
+
+
+@given(st.integers(1, 7), st.integers(0, 40), st.integers(0, 40))
+def test_codes_are_zero_apart_on_equal_positions_and_at_least_one_elsewhere(bits, n, m):
+    n, m = min(n, 2**bits), min(m, 2**bits)
+    z = Stream(k=2 * bits, q=2 * bits)
+    keys, queries = (
+        Group("keys", "examples", {"k": Code(bits, key=True)}),
+        Group("queries", "queries", {"q": Code(bits)}),
+    )
+    p = Prompt(torch.zeros(1, n, 1), torch.zeros(1, n, 1), torch.zeros(1, m, 1))
+    stream, _ = Encoder((keys, queries)).encode(z, p)
+    apart = stream[0, n:, z.rows["q"]] @ stream[0, :n, z.rows["k"]].mT
+    same = torch.arange(m)[:, None] == torch.arange(n)
+    assert torch.equal(apart == 0, same)
+    assert bool((apart[~same] >= 1).all())
+
+
+def test_the_docs_list_every_construction_and_where_it_lowers_to():
+    page = (Path(__file__).parent.parent / "docs" / "constructions.md").read_text()
+    for name, construction in CATALOGUE.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` | ") and line.count("|") == 6]
+        kinds = [low for low in construction.bars if low != "softmax, 4 heads"]
+        assert row.endswith(f"| {', '.join(kinds)} |")
 
 
 def test_copy_gives_the_value_at_the_matching_position_and_exactly_zero_elsewhere(generator):

@@ -69,7 +69,7 @@ def compile(
     if problems:
         kind = attention if masked or attention != "linear" else "bare linear"
         raise Unsupported(f"{program.name} does not lower to {kind} attention:\n  " + "\n  ".join(problems))
-    return Compiled(program, attention, sections, dtype=dtype, heads=heads, masked=masked, outside=outside)
+    return Compiled(program, attention, sections, heads=heads, masked=masked, outside=outside)
 
 
 class Block(nn.Module):
@@ -92,6 +92,7 @@ class Block(nn.Module):
             self.register_parameter(name, nn.Parameter(weights[name]))
         self.register_buffer("keyed", weights["keyed"])
         self.register_buffer("mean", weights["mean"])
+        self.averages = bool(weights["mean"].any())
 
     @property
     def heads(self) -> int:
@@ -120,7 +121,7 @@ class Block(nn.Module):
             weights = weights.tril()
         if self.structural:
             weights = weights * self.keyed[:, None, layout.group]
-        if bool(self.mean.any()):
+        if self.averages:
             weights = weights / self._count(layout)
         return weights
 
@@ -152,19 +153,12 @@ class Compiled(nn.Module, Machine):
         attention: Attention,
         sections: dict[str, list[Block]],
         *,
-        dtype: torch.dtype,
         heads: int,
         masked: bool,
         outside: Outside,
     ) -> None:
         super().__init__()
-        self.program, self.attention, self.outside = program, attention, outside
-        self.options: dict[str, Any] = {
-            "attention": attention,
-            "dtype": str(dtype).removeprefix("torch."),
-            "heads": heads,
-            "masked": masked,
-        }
+        self.program, self.attention, self.heads, self.masked, self.outside = program, attention, heads, masked, outside
         self.pre = nn.ModuleList(sections.get("pre", []))
         self.loop = nn.ModuleList(sections.get("loop", []))
         self.post = nn.ModuleList(sections.get("post", []))
@@ -211,7 +205,7 @@ class Compiled(nn.Module, Machine):
         """Each softmax multiply-accumulate and the a-priori bound of its error, None where its values have no bound."""
         if self.attention != "softmax":
             return ()
-        lowering = _Lowering(self.program, self.attention, self.dtype, self.options["heads"], True)
+        lowering = _Lowering(self.program, self.attention, self.dtype, self.heads, self.masked)
         return tuple((i, lowering.bound(i)) for i in self.program.instructions if isinstance(i, Mac))
 
     def measured_error(self, p: Any, steps: int | None = None) -> Float[Tensor, " t"]:
@@ -305,10 +299,9 @@ class _Lowering:
 
     def size(self, form: Form) -> float | None:
         """The largest norm of a form that the declared bounds allow."""
-        constants = {name for name in self.program.stream.widths if self.program.encoder.constant(name)}
         total = 0.0
         for name, m in form.parts.items():
-            bound = 1.0 if name in constants else self.program.bounds.get(name)
+            bound = 1.0 if name in self._constants() else self.program.bounds.get(name)
             if bound is None:
                 return None
             total += float(torch.linalg.matrix_norm(m, 2)) * bound
@@ -441,21 +434,15 @@ class _Lowering:
     def feedforward(self, instructions: list[Instruction]) -> tuple[Tensor, Tensor, Tensor]:
         """W_1, b_1 and W_2 of the token-wise half."""
         z = self.program.stream
-        rows, biases, columns = [torch.zeros(0, z.width)], [torch.zeros(0)], [torch.zeros(z.width, 0)]
+        ups, biases, downs = ([torch.zeros(s, dtype=torch.float64)] for s in ((0, z.width), (0,), (z.width, 0)))
         for i in instructions:
             for up, bias, out in self._neurons(i):
-                if i.block is not None:
-                    up = up - _FAR * z.matrix(i.block)
                 down = torch.zeros(z.width, up.shape[0], dtype=torch.float64)
                 down[z.rows[i.target]] = out
-                rows.append(up)
+                ups.append(up if i.block is None else up - _FAR * z.matrix(i.block))
                 biases.append(bias)
-                columns.append(down)
-        return (
-            torch.cat([r.double() for r in rows]),
-            torch.cat([b.double() for b in biases]),
-            torch.cat([c.double() for c in columns], 1),
-        )
+                downs.append(down)
+        return torch.cat(ups), torch.cat(biases), torch.cat(downs, 1)
 
     def _neurons(self, i: Instruction) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Hidden rows, their biases, and what they add to the register."""
@@ -477,7 +464,10 @@ class _Lowering:
             return [through(i.value, i.factor), *removed]
         if isinstance(i, Equal):
             both = z.matrix(i.left + i.right)
-            return [(both, -torch.ones(len(both), dtype=torch.float64), torch.full((1, len(both)), i.scale)), *removed]
+            return [
+                (both, -torch.ones(len(both), dtype=torch.float64), i.scale * torch.ones_like(both[:, :1].mT)),
+                *removed,
+            ]
         if isinstance(i, Table):
             return [*(self._table(i, row) for row in range(i.into.width)), *removed]
         raise Unsupported(f"{i}: not an instruction of this machine")

@@ -37,7 +37,9 @@ def save(model: Compiled, folder: str | Path) -> None:
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     save_file({name: t.contiguous() for name, t in model.state_dict().items()}, path / "weights.safetensors")
-    document = {"program": program_json(model.program), "options": model.options, "outside": model.outside}
+    options = {name: getattr(model, name) for name in ("attention", "heads", "masked", "outside")}
+    dtype = str(model.dtype).removeprefix("torch.")
+    document = {"program": program_json(model.program), "options": options, "dtype": dtype}
     (path / "program.json").write_text(json.dumps(document, indent=1))
 
 
@@ -45,10 +47,8 @@ def load(folder: str | Path, functions: Mapping[str, Function] | None = None) ->
     """Read a transformer back; `functions` gives the tables of your own that its program names."""
     path = Path(folder)
     document = json.loads((path / "program.json").read_text())
-    options = document["options"]
-    dtype = getattr(torch, options.pop("dtype"))
     program = program_from_json(document["program"], functions or {})
-    model = compile(program, options.pop("attention"), dtype=dtype, outside=document["outside"], **options)
+    model = compile(program, dtype=getattr(torch, document["dtype"]), **document["options"])
     model.load_state_dict(load_file(path / "weights.safetensors"))
     return model
 
