@@ -116,12 +116,9 @@ def test_a_demo_that_cannot_write_says_so(tmp_path):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
-    result = subprocess.run(
-        [sys.executable, "-m", "algoformer", "demo", "--json", "--out", str(out)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-m", "algoformer", "demo", "--json", "--out", str(out)]
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}  # the tests run one process a core
+    result = subprocess.run(command, capture_output=True, text=True, check=True, env=alone)
     return out, json.loads(result.stdout)
 
 
