@@ -7,9 +7,12 @@ from functools import cache
 import pytest
 import torch
 
+from algoformer.algorithm import On, rollout
 from algoformer.constructions import (
     Interpreter,
     Unsupported,
+    autoregression,
+    chain_of_thought,
     compile,
     descent_step,
     gradient_descent,
@@ -20,8 +23,8 @@ from algoformer.constructions import (
     save,
 )
 from algoformer.constructions.catalogue import CATALOGUE, LOWERINGS
-from algoformer.solvers import Newton
-from algoformer.tasks import Representation
+from algoformer.solvers import GradientDescent, Links, Newton, Windows
+from algoformer.tasks import Autoregression, ChainOfThought, Representation
 from algoformer.testing import laws, regression
 
 CASES = [(name, case) for name, c in CATALOGUE.items() for case in c.prompts]
@@ -110,6 +113,22 @@ def test_the_fused_transformer_is_the_unfused_one():
         with torch.no_grad():
             apart = c.compile(lowering).predict(p) - compile(plain, **LOWERINGS[lowering]).predict(p)
         assert float(apart.abs().max()) <= bar * float(p.y.abs().max())
+
+
+def test_compiled_transformers_roll_out_as_their_algorithms_do(generator):
+    chains = ChainOfThought(d=4, n=12, layers=4, slope=0.2).sample(3, generator, torch.float64).prompt
+    series = Autoregression(d=3, n=20, q=2, width=3, scale=0.2).sample(3, generator, torch.float64)
+    phi = Autoregression(d=3, n=20, q=2, width=3, scale=0.2).phi
+    descent = GradientDescent(eta=0.02, steps=8)
+    for program, algorithm, prompt, length in (
+        (chain_of_thought(4, 5, slope=0.2, eta=0.02, steps=8, s=40.0), On(descent, Links(slope=0.2)), chains, 4),
+        (autoregression(3, 2, phi, eta=0.02, steps=8, h=30.0), On(descent, Windows(q=2, phi=phi)), series.prompt, 5),
+    ):
+        wanted = rollout(algorithm, prompt, length)
+        with torch.no_grad():
+            for attention, bar in (("relu", 1e-12), ("softmax", 1e-7)):
+                got = rollout(compile(program, attention), prompt, length)
+                assert torch.allclose(got, wanted, rtol=0, atol=bar), attention
 
 
 def contract():

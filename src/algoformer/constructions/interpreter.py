@@ -202,17 +202,10 @@ def _limits(program: Program, section: str, z: Tensor, layout: Layout) -> list[t
         for name, bound in program.bounds.items():
             size = z[..., program.stream.rows[name]].norm(dim=-1)
             limits.append((size.amax(1), f"|{name}|", bound))
-        if (gram := program.gram) is not None and (gram.least > 0 or gram.most < torch.inf):
-            v = (
-                z[..., program.stream.rows[gram.register]]
-                * program.encoder.tokens(layout, groups(gram.groups))[:, None]
-            )
-            values = torch.linalg.eigvalsh(v.mT @ v) / (layout.number.clamp(min=1)[:, None] if gram.mean else 1)
-            limits.append((values.amax(1), f"eigenvalues of {gram.register}'{gram.register}", gram.most))
-            some = values > 1e3 * torch.finfo(z.dtype).eps * values.amax(1, keepdim=True)
-            if gram.least > 0:
-                inverse = values.where(some, torch.inf).amin(1).reciprocal()
-                limits.append((inverse, f"1 / eigenvalues of {gram.register}'{gram.register}", 1 / gram.least))
+        if (gram := program.gram) is not None:
+            v = z[:, program.encoder.tokens(layout, groups(gram.groups))][..., program.stream.rows[gram.register]]
+            largest = torch.linalg.eigvalsh(v.mT @ v)[:, -1] / (layout.number.clamp(min=1) if gram.mean else 1)
+            limits.append((largest, f"eigenvalues of {gram.register}'{gram.register}", gram.most))
     loops = [layer for body in program.bodies for layer in body]
     layers = [*loops, *(program.post if section == "post" else ())]
     for i in (i for layer in layers for i in layer):

@@ -17,15 +17,14 @@ Support = Mapping[str, frozenset[str]]  # register -> the groups on which it may
 
 @dataclass(frozen=True, kw_only=True)
 class Gram:
-    """The declared spectrum: eigenvalues of sum_i v_i v_i' over a group are 0 or in [least, most].
+    """The declared spectrum: eigenvalues of the mean (or sum) of v_i v_i' over a group are at most `most`.
 
-    With `mean` those of the mean. What a step size is chosen from, and what a prompt is held to.
+    What a step size is chosen from, and what a prompt is held to.
     """
 
     register: str
     groups: Groups
     most: float
-    least: float = 0.0
     mean: bool = True
 
 
