@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -349,6 +350,9 @@ def test_weights_of_another_config_are_refused_by_name(tmp_path):
     about = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**about, "width": 32}))
     with pytest.raises(ValueError, match=r"must hold .* as the config says"):
+        AlgoFormer.from_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(pickle.dumps({"embed.weight": torch.ones(3)}))
+    with pytest.raises(ValueError, match="must be a safetensors file"):
         AlgoFormer.from_pretrained(tmp_path)
     (tmp_path / "config.json").unlink()
     with pytest.raises(ValueError, match=r"config\.json"):

@@ -533,6 +533,19 @@ def test_a_paused_run_goes_on_bit_for_bit(tmp_path):
     assert (tmp_path / "whole" / "log.jsonl").read_bytes() == (tmp_path / "parts" / "log.jsonl").read_bytes()
 
 
+def test_a_torn_last_checkpoint_costs_only_its_own_steps(tmp_path):
+    config = TrainConfig(steps=8, batch=4, log_every=1, checkpoint_every=3)
+    train(tiny(), TASK, config, tmp_path / "run", until=6)
+    shard = tmp_path / "run" / "checkpoints" / "step-00000006" / "shard-0000.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    again, plain = tiny(seed=4), tiny()
+    with pytest.warns(UserWarning, match="going on from step 3: .*its checksum differs"):
+        train(again, TASK, config, tmp_path / "run")
+    train(plain, TASK, config, tmp_path / "plain")
+    assert torch.equal(again.embed.weight, plain.embed.weight)
+    assert (tmp_path / "run" / "log.jsonl").read_bytes() == (tmp_path / "plain" / "log.jsonl").read_bytes()
+
+
 def test_a_run_of_another_config_is_refused_with_the_fields_that_differ(tmp_path):
     config = TrainConfig(steps=4, batch=4, log_every=2)
     train(tiny(), TASK, config, tmp_path)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from huggingface_hub import PyTorchModelHubMixin, constants, hf_hub_download
 from jaxtyping import Float
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -86,8 +87,12 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
             known = ("revision", "cache_dir", "force_download", "local_files_only", "token")
             chosen = {name: options[name] for name in known}
             file = hf_hub_download(repo_id=model_id, filename=constants.SAFETENSORS_SINGLE_FILE, **chosen)
+        try:
+            weights = load_file(file)
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{file} must be a safetensors file; {error}") from error
         model = cls(config)
-        load_weights(model, load_file(file), file)
+        load_weights(model, weights, file)
         return model.eval()
 
 

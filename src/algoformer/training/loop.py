@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -249,7 +250,9 @@ class _Run:
         found = checkpoint.latest(folder / "checkpoints")
         size = 0
         if found is not None:
-            self.done, tree, _ = found
+            self.done, tree, wrong = found
+            if wrong:
+                warnings.warn(f"going on from step {self.done}: {'; '.join(wrong)}", stacklevel=4)
             load_weights(self.model, {k: v.to(self.device) for k, v in tree["weights"].items()}, str(folder))
             self.step.restore(tree["step"])
             self.curriculum.restore(tree["curriculum"])

@@ -190,7 +190,15 @@ def _ahn(n: int, **changes: Any) -> Recipe:
     """Ahn et al. 2023, d = 5: one covariance in a random basis for good, eigenvalues of condition number 16."""
     sigma = Spectrum().fixed(5, torch.Generator().manual_seed(0))
     train = TrainConfig(
-        steps=2000, batch=20_000, pool=20_000, optimiser="lbfgs", lr=0.1, clip=None, warmup=0, schedule="constant"
+        steps=2000,
+        batch=20_000,
+        pool=20_000,
+        optimiser="lbfgs",
+        lr=0.1,
+        clip=None,
+        warmup=0,
+        schedule="constant",
+        precision="fp32",
     )
     task = LinearRegression(d=5, n=n, covariance=sigma, prior="inverse")
     return Recipe(model=LinearTransformerConfig(init=1e-4, **changes), task=task, train=train)
@@ -199,7 +207,16 @@ def _ahn(n: int, **changes: Any) -> Recipe:
 def _gatmiry() -> Recipe:
     """Gatmiry et al. 2024: one layer with symmetric A in 5 loops, d = 10; how it is trained is assumed."""
     model = LinearTransformerConfig(features=10, layers=5, looped=True, symmetric=True)
-    train = TrainConfig(steps=10_000, batch=1000, lr=0.02, warmup=100, window=1, gradient_loops=5, loss="rao-blackwell")
+    train = TrainConfig(
+        steps=10_000,
+        batch=1000,
+        lr=0.02,
+        warmup=100,
+        window=1,
+        gradient_loops=5,
+        loss="rao-blackwell",
+        precision="fp32",
+    )
     return Recipe(model=model, task=LinearRegression(d=10, n=20), train=train)
 
 
@@ -227,6 +244,7 @@ def _giannou(*, norm: bool) -> Recipe:
         clip=None if norm else 10.0,
         dims=Ramp(start=2, stop=10, every=5000),
         examples=Ramp(start=10, stop=50, by=5, every=5000),
+        precision="fp32",
     )
     task = LinearRegression(d=10, n=50, covariance=Conditioned(kappa=10.0, shared=True))
     return Recipe(model=model, task=task, train=train)
