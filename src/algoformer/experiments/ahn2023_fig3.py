@@ -46,7 +46,7 @@ SMOKE = replace(PAPER, batch=200, iterations=50, test=500, starts=2)
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """At some iterations: losses over d of batch and fresh prompts, distances of A_i (whitened) and B_i; final layers."""
+    """At some iterations: losses over d of batch and fresh prompts, distances of A_i and B_i; final layers."""
 
     iterations: list[int]
     loss: list[float]

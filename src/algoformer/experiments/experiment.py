@@ -40,7 +40,7 @@ def assumed(value: T) -> T:
 
 
 def _marked(value: T, source: str) -> T:
-    return dataclasses.field(default=value, metadata={"source": source})  # type: ignore[return-value]
+    return dataclasses.field(default=value, metadata={"source": source})
 
 
 def settings(config: Any) -> list[tuple[str, Any, str]]:
@@ -222,4 +222,4 @@ def title(experiment: Experiment) -> tuple[str, str, str]:
     first = (experiment.__doc__ or "").strip().split("\n")[0]
     source, _, what = first.partition(": ")
     paper, _, figure = source.partition(", ")
-    return paper, figure, what
+    return paper, figure, what.rstrip(".")

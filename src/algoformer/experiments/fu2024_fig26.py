@@ -1,7 +1,7 @@
 """Fu et al. 2024, Figure 26: known algorithm against known algorithm, and how the matched steps grow.
 
-The similarity of errors of Newton's iteration and gradient descent, on the recipe of the paper's code. The best match of
-Newton step k among gradient steps grows exponentially in k; and it is 0.98 alike whatever k is, so that a level of
+The similarity of errors of Newton's iteration and gradient descent, on the recipe of the paper's code. The best match
+of Newton step k among gradient steps grows exponentially in k; and it is 0.98 alike whatever k is, so that a level of
 similarity alone names no algorithm.
 """
 
@@ -98,7 +98,7 @@ def claims(result: Result) -> list[Claim]:
     inside = [k for k in result.newton if result.best[k] < result.descent[-1]]
     return [
         Claim(
-            text="Newton steps are worth exponentially many gradient steps: log2 of the match grows by more than 0.25 a step",
+            text="a Newton step is worth exponentially many gradient steps: log2 of the match grows by > 0.25 a step",
             source=SOURCE,
             measured=result.slope - 2 * result.slope_error,
             sense=">",

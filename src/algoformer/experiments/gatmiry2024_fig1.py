@@ -34,7 +34,7 @@ class Config:
 
 
 PAPER = Config()
-GPU = CPU = replace(PAPER, steps=2000, batch=500)
+GPU = CPU = replace(PAPER, steps=800, batch=500)
 SMOKE = replace(PAPER, n=(3, 20), steps=40, batch=100)
 
 
@@ -122,8 +122,6 @@ def plot(result: Result) -> Figure:
     left.set(xlabel="training step", ylabel="|A - I| / |I|", ylim=(0, 1.05), title="distance from I")
     right.semilogx(result.n, result.optimum, color="#888888", label="exact optimum")
     right.semilogx(result.n, result.scale, "o", color=COLOURS[0], label="learned")
-    right.set(
-        xlabel="examples n", ylabel="tr A / d", ylim=(0, 1.05), title="the scale of A: exact (line), learned (dots)"
-    )
+    right.set(xlabel="examples n", ylabel="tr A / d", ylim=(0, 1.05), title="scale of A: exact (line), learned (dots)")
     legend(fig, left)
     return fig

@@ -34,7 +34,7 @@ class Config:
 
 
 PAPER = Config()
-GPU = CPU = replace(PAPER, steps=2000, batch=500, samples=20_000)
+GPU = CPU = replace(PAPER, steps=800, batch=500, samples=20_000)
 SMOKE = replace(PAPER, loops=(1, 2), steps=40, batch=100, samples=1000)
 
 

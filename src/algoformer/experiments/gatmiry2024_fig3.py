@@ -38,7 +38,7 @@ class Config:
 
 
 PAPER = Config()
-GPU = CPU = replace(PAPER, steps=2000, batch=500, prompts=4000)
+GPU = CPU = replace(PAPER, steps=800, batch=500, prompts=4000)
 SMOKE = replace(PAPER, trained=(2,), loops=12, steps=30, batch=100, prompts=400)
 
 

@@ -34,7 +34,7 @@ class Config:
 
 
 PAPER = Config()
-GPU = CPU = replace(PAPER, steps=2000, batch=500)
+GPU = CPU = replace(PAPER, steps=800, batch=500)
 SMOKE = replace(PAPER, loops=(1, 3), steps=40, batch=100)
 
 
@@ -105,7 +105,7 @@ def claims(result: Result) -> list[Claim]:
             bound=0.1,
         ),
         Claim(
-            text="convergence is slower with more loops: training steps to 95 % of the final scale, most over 1 loop, > 1",
+            text="convergence is slower with more loops: steps to 95 % of the final scale, most loops over 1 loop, > 1",
             source=SOURCE,
             measured=_reach(result, -1) / max(_reach(result, one), 1),
             sense=">",

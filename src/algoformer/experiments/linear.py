@@ -62,7 +62,7 @@ def lbfgs(loss: Loss, start: Tensor, *, iterations: int, observe: Observe | None
         if observe is not None:
             with torch.no_grad():
                 observe(done, float(loss(theta.detach())), theta.detach())
-        optimiser.step(closure)
+        optimiser.step(closure)  # type: ignore[no-untyped-call]
     if observe is not None:
         with torch.no_grad():
             observe(iterations, float(loss(theta.detach())), theta.detach())

@@ -1,5 +1,6 @@
 """Pages that a person enjoys: one self-contained HTML file, no request to the outside."""
 
 from algoformer.report.page import Section, figure, page, table
+from algoformer.report.results import Report, build
 
-__all__ = ["Section", "figure", "page", "table"]
+__all__ = ["Report", "Section", "build", "figure", "page", "table"]

@@ -43,14 +43,15 @@ class Section:
     title: str
     text: str
     blocks: Sequence[str] = ()
+    anchor: str = ""
 
 
-def page(title: str, lead: str, sections: Sequence[Section], footer: str) -> str:
-    """The whole page."""
-    body = "".join(f"<h2>{escape(s.title)}</h2><p>{_inline(s.text)}</p>{''.join(s.blocks)}" for s in sections)
+def page(title: str, lead: str, sections: Sequence[Section], footer: str, head: str = "") -> str:
+    """The whole page; `head` is more for its head, such as a style or a script."""
+    body = "".join(_section(s) for s in sections)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style>{head}</head>'
         f'<body><h1>{escape(title)}</h1><p class="lead">{_inline(lead)}</p>{body}<footer>{_inline(footer)}</footer>'
         "</body></html>\n"
     )
@@ -87,6 +88,12 @@ def show(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     return str(value)
+
+
+def _section(section: Section) -> str:
+    anchor = f' id="{escape(section.anchor)}"' if section.anchor else ""
+    text = f"<p>{_inline(section.text)}</p>" if section.text else ""
+    return f"<section><h2{anchor}>{escape(section.title)}</h2>{text}{''.join(section.blocks)}</section>"
 
 
 def _inline(text: str) -> str:

@@ -1,0 +1,65 @@
+"""Fu et al. 2024, Figures 4 and 15 to 18: the ill-conditioned case.
+
+Claim 3: with covariance of condition number 100 the transformer still matches Newton's iteration, where gradient
+descent needs thousands of steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from algoformer.experiments import fu2024_fig3 as fig3
+from algoformer.experiments.experiment import Claim, Site, stated
+from algoformer.experiments.softmax import SHORT, TINY, stored
+
+REVISION = 1
+SOURCE = "Figures 4, 15"
+Result = fig3.Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(fig3.Config):
+    """As Figure 3, with half of the eigenvalues 100 times the other half, in a basis of each prompt's own."""
+
+    condition: float = stated(100.0)
+
+
+PAPER = Config()
+GPU = Config(**SHORT, descent=2048)
+CPU = stored(GPU)
+SMOKE = Config(**TINY, layers=3, newton=4, descent=8, conjugate=2)
+
+
+def run(config: Config, site: Site) -> Result:
+    """As Figure 3."""
+    return fig3.run(config, site)
+
+
+def claims(result: Result) -> list[Claim]:
+    """Like Newton, and past any number of gradient steps that Figure 3 has in well-conditioned problems."""
+    able = (result.error,)
+    return [
+        Claim(
+            text="the last layer is at least as like Newton as like gradient descent, both at their best step",
+            source=SOURCE,
+            measured=result.best_similarity["Newton"][-1] - result.best_similarity["gradient descent"][-1],
+            sense=">",
+            bound=0.0,
+            errors=able,
+        ),
+        Claim(
+            text="gradient descent needs hundreds of steps to match the last layer: more than 200",
+            source=SOURCE,
+            measured=float(result.best["gradient descent"][-1]),
+            sense=">",
+            bound=200.0,
+            errors=able,
+        ),
+    ]
+
+
+def plot(result: Result) -> Figure:
+    """As Figure 3."""
+    return fig3.plot(result)

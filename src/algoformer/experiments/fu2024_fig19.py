@@ -1,0 +1,64 @@
+"""Fu et al. 2024, Figure 19: the noisy case.
+
+Label noise 0.1; Newton's iteration works on S + lambda I with lambda = noise squared (assumed, as Bayes has it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from algoformer.experiments import fu2024_fig3 as fig3
+from algoformer.experiments.experiment import Claim, Site, stated
+from algoformer.experiments.softmax import SHORT, TINY, stored
+
+REVISION = 1
+SOURCE = "Figure 19"
+Result = fig3.Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(fig3.Config):
+    """As Figure 3, with noise."""
+
+    noise: float = stated(0.1)
+
+
+PAPER = Config()
+GPU = Config(**SHORT, descent=1024)
+CPU = stored(GPU)
+SMOKE = Config(**TINY, layers=3, newton=4, descent=8, conjugate=2)
+
+
+def run(config: Config, site: Site) -> Result:
+    """As Figure 3."""
+    return fig3.run(config, site)
+
+
+def claims(result: Result) -> list[Claim]:
+    """Second-order with noise too."""
+    able = (result.error,)
+    return [
+        Claim(
+            text="a layer is worth exponentially many gradient steps: log2 of the match grows by more than 0.5 a layer",
+            source=SOURCE,
+            measured=result.descent_slope,
+            sense=">",
+            bound=0.5,
+            errors=able,
+        ),
+        Claim(
+            text="the last layer is at least as like Newton as like gradient descent, both at their best step",
+            source=SOURCE,
+            measured=result.best_similarity["Newton"][-1] - result.best_similarity["gradient descent"][-1],
+            sense=">",
+            bound=0.0,
+            errors=able,
+        ),
+    ]
+
+
+def plot(result: Result) -> Figure:
+    """As Figure 3."""
+    return fig3.plot(result)

@@ -1,0 +1,134 @@
+"""Giannou et al. 2024, Figure 2: error of linear self-attention by depth, beside Newton's iteration of several orders.
+
+The error is said to flatten from 4 layers on, and to lie between Newton's iteration of order 2 and of order 3. Which
+order it looks like depends on the start of the iteration: from a multiple of I the claim holds, from the authors'
+start, a multiple of S, the same networks look like order 4 and more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from matplotlib.figure import Figure
+
+from algoformer.experiments.drawing import COLOURS, axes, legend
+from algoformer.experiments.experiment import Claim, Site, coded, stated
+from algoformer.experiments.lsa import SMALL, TINY, Attention
+from algoformer.solvers import Newton
+from algoformer.training import evaluate
+
+REVISION = 1
+SOURCE = "Figure 2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Attention):
+    """Errors on prompts like those of training."""
+
+    kappa: float = coded(1.0)
+    orders: tuple[int, ...] = stated((2, 3, 4, 5))
+
+
+PAPER = Config()
+GPU = PAPER
+CPU = Config(**SMALL, prompts=4000)
+SMOKE = Config(**TINY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Mean and median squared error over the zero predictor's, by layers or steps."""
+
+    layers: list[int]
+    mean: list[float]
+    median: list[float]
+    newton_identity: dict[str, list[float]]
+    newton_gram: dict[str, list[float]]
+
+
+def run(config: Config, site: Site) -> Result:
+    """Train one model for each depth; Newton on the same kind of prompts in float64."""
+    task = config.task(config.kappa)
+    mean, median = [], []
+    for layers in config.layers:
+        found = evaluate(
+            config.model(layers, task, site), task, prompts=config.prompts, seed=site.seed, device=site.device
+        )
+        mean.append(found.mean[-1][-1] / found.zero)
+        median.append(found.median[-1][-1] / found.zero)
+    curves: dict[str, dict[str, list[float]]] = {"I": {}, "S": {}}
+    steps = list(range(1, max(config.layers) + 1))
+    for start in ("I", "S"):
+        for order in config.orders:
+            found = evaluate(
+                Newton(start=start, order=order),
+                task,
+                prompts=min(config.prompts, 2000),
+                steps=steps,
+                seed=site.seed,
+                dtype=torch.float64,
+            )
+            curves[start][str(order)] = [row[-1] / found.zero for row in found.mean]
+    return Result(
+        layers=list(config.layers), mean=mean, median=median, newton_identity=curves["I"], newton_gram=curves["S"]
+    )
+
+
+def claims(result: Result) -> list[Claim]:
+    """Between the orders, from both starts, for depths from 2 on; and flat from 4 layers on where there are more."""
+    deep = [i for i, layers in enumerate(result.layers) if layers >= 2]
+    able = tuple(result.mean[i] for i in deep)
+    made = []
+    for start, curves in (("a multiple of I", result.newton_identity), ("a multiple of S", result.newton_gram)):
+        slow = max(result.mean[i] / curves["2"][result.layers[i] - 1] for i in deep)
+        quick = min(result.mean[i] / curves["3"][result.layers[i] - 1] for i in deep)
+        made += [
+            Claim(
+                text=f"from 2 layers on it is better than order 2 from {start} (largest ratio of errors below 1)",
+                source=SOURCE,
+                measured=slow,
+                sense="<",
+                bound=1.0,
+                errors=able,
+            ),
+            Claim(
+                text=f"from 2 layers on it is not better than order 3 from {start} (least ratio above 1)",
+                source=SOURCE,
+                measured=quick,
+                sense=">",
+                bound=1.0,
+                errors=able,
+            ),
+        ]
+    if max(result.layers) > 4:
+        four = result.mean[result.layers.index(4)]
+        made.append(
+            Claim(
+                text="more than 4 layers bring almost nothing: error of the deepest over that of 4 layers above 0.5",
+                source=SOURCE,
+                measured=result.mean[-1] / four,
+                sense=">",
+                bound=0.5,
+                errors=able,
+            )
+        )
+    return made
+
+
+def plot(result: Result) -> Figure:
+    """Errors by depth beside both starts."""
+    fig, panels = axes(11, 4.0, columns=2)
+    parts = (
+        ("Newton from I", result.newton_identity),
+        ("Newton from S", result.newton_gram),
+    )
+    for ax, (name, curves) in zip(panels, parts, strict=True):
+        ax.semilogy(result.layers, result.mean, "o-", color=COLOURS[0], label="linear attention, mean")
+        ax.semilogy(result.layers, result.median, "o:", color=COLOURS[0], label="linear attention, median")
+        for (order, curve), colour in zip(curves.items(), COLOURS[1:], strict=False):
+            ax.semilogy(range(1, len(curve) + 1), curve, color=colour, label=f"Newton of order {order}")
+        ax.set(title=name, xlabel="layers or steps", ylim=(1e-9, 2), xticks=range(1, max(result.layers) + 1))
+    panels[0].set_ylabel("error / zero predictor's")
+    legend(fig, panels[0])
+    return fig

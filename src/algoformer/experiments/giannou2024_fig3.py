@@ -1,0 +1,168 @@
+"""Giannou et al. 2024, Figures 3 and 4: outputs as one coordinate of the query is swept, near and far.
+
+Inside the range of training the model is said to lie between order 2 and order 3; outside it "does not actually learn
+the underlying linear function". That is a matter of the mask: where the query is no key the output is exactly linear in
+it, at any distance; where it is one, the output is a polynomial of degree 3^L in the query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from algoformer.algorithm import Algorithm
+from algoformer.analysis import sweep
+from algoformer.experiments.drawing import COLOURS, axes, legend
+from algoformer.experiments.experiment import Claim, Knob, Site, coded, stated
+from algoformer.experiments.lsa import SMALL, TINY, Attention
+from algoformer.prompt import Prompt
+from algoformer.solvers import Newton
+
+REVISION = 1
+SOURCE = "Figures 3, 4"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Attention):
+    """Prompts that share w and the query."""
+
+    kappa: float = coded(1.0)
+    points: int = coded(100)
+    far: float = stated(100.0)
+    batch_of_prompts: int = stated(5000)
+    orders: tuple[int, ...] = stated((2, 3))
+
+
+PAPER = Config()
+GPU = PAPER
+CPU = Config(**SMALL, batch_of_prompts=500, points=41)
+SMOKE = Config(**TINY, batch_of_prompts=16, points=9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Mean outputs over prompts along the sweep, by layers or steps; the truth; and how linear each output is."""
+
+    layers: list[int]
+    values: list[float]
+    inside: float
+    truth: list[float]
+    attention: list[list[float]]
+    newton: dict[str, list[list[float]]]
+    linearity: list[float]
+    error: list[float]
+
+
+def run(config: Config, site: Site) -> Result:
+    """The same sweep through every model and iteration."""
+    task = config.task(config.kappa)
+    g = torch.Generator().manual_seed(10**6 + site.seed)
+    sample = task.sample(config.batch_of_prompts, g)
+    w = torch.randn(config.d, 1, generator=g)
+    drawn: Any = sample.prompt
+    x, query = drawn.x, drawn.queries[:1].expand(config.batch_of_prompts, -1, -1)
+    prompt = Prompt(x, x @ w, query)
+    values = torch.linspace(-config.far, config.far, config.points)
+    bound = float(x[..., 0].abs().flatten()[: 10**6].quantile(0.99))
+    truth = (query[0, 0] @ w - query[0, 0, 0] * w[0] + values * w[0]).tolist()
+    attention, linearity, error = [], [], []
+    for layers in config.layers:
+        model = config.model(layers, task, site)
+        line, straight = _swept(model, prompt.to(device=site.device), values)
+        attention.append(line)
+        linearity.append(straight)
+        with torch.no_grad():
+            plain = model.predict(sample.prompt.to(device=site.device)).cpu()
+        error.append(float((plain - sample.target).square().mean() / sample.target.square().mean()))
+    newton = {
+        str(order): [
+            _swept(Newton(start="I", order=order, steps=t), prompt.to(dtype=torch.float64), values)[0]
+            for t in config.layers
+        ]
+        for order in config.orders
+    }
+    return Result(
+        layers=list(config.layers), values=values.tolist(), inside=bound, truth=truth, attention=attention,
+        newton=newton, linearity=linearity, error=error,
+    )  # fmt: skip
+
+
+def _swept(algorithm: Algorithm[object, object], prompt: Prompt, values: torch.Tensor) -> tuple[list[float], float]:
+    """The mean output along the sweep, and the R² of a straight line through each prompt's outputs."""
+    out = sweep(algorithm, prompt, values)[..., 0].double().cpu()
+    v = values.double()
+    design = torch.stack([torch.ones_like(v), v], 1)
+    left = out.mT - design @ torch.linalg.lstsq(design, out.mT).solution
+    spread = (out - out.mean(1, keepdim=True)).square().sum()
+    return out.mean(0).tolist(), float(1 - left.square().sum() / spread)
+
+
+def claims(result: Result) -> list[Claim]:
+    """The two captions, for the deepest model."""
+    deepest = len(result.layers) - 1
+    errors = (result.error[deepest],)
+    near = [i for i, v in enumerate(result.values) if abs(v) <= result.inside]
+    scale = max(abs(result.truth[i]) for i in near)
+    apart = max(abs(result.attention[deepest][i] - result.truth[i]) for i in near) / scale
+    far = [i for i, v in enumerate(result.values) if abs(v) > result.inside]
+    reach = max(abs(result.truth[i]) for i in far)
+    outside = max(abs(result.attention[deepest][i] - result.truth[i]) for i in far) / reach
+    return [
+        Claim(
+            text="inside the range of training the deepest model follows the linear function to 10 %",
+            source="Figure 3",
+            measured=apart,
+            sense="<",
+            bound=0.1,
+            errors=errors,
+        ),
+        Claim(
+            text="far outside it does not: more than 10 % off",
+            source="Figure 4",
+            measured=outside,
+            sense=">",
+            bound=0.1,
+            errors=errors,
+        ),
+        Claim(
+            text="its output is a straight line in the query: R² above 0.999",
+            source="ours",
+            measured=result.linearity[deepest],
+            sense=">",
+            bound=0.999,
+            errors=errors,
+        ),
+    ]
+
+
+def plot(result: Result) -> Figure:
+    """One panel a depth."""
+    fig, panels = axes(3.0 * len(result.layers) + 2, 3.4, columns=len(result.layers))
+    for i, (ax, layers) in enumerate(zip(panels, result.layers, strict=True)):
+        ax.plot(result.values, result.truth, color="#888888", linestyle=":", label="the linear function")
+        ax.plot(result.values, result.attention[i], color=COLOURS[0], label="linear attention")
+        for (order, lines), colour in zip(result.newton.items(), COLOURS[1:], strict=False):
+            ax.plot(result.values, lines[i], color=colour, label=f"Newton of order {order}")
+        for edge in (-result.inside, result.inside):
+            ax.axvline(edge, color="#888888", linewidth=0.8, linestyle="--")
+        ax.set(title=f"{layers} layers or steps" if layers > 1 else "1 layer or step", xlabel="query coordinate")
+    panels[0].set_ylabel("output")
+    legend(fig, panels[0])
+    return fig
+
+
+def knob(result: Result) -> Knob:
+    """Turn the depth."""
+    lines = {"the linear function": [result.truth] * len(result.layers), "linear attention": result.attention}
+    return Knob(
+        label="layers or steps",
+        values=result.layers,
+        x=result.values,
+        lines=lines | {f"Newton of order {order}": rows for order, rows in result.newton.items()},
+        xlabel="first coordinate of the query",
+        ylabel="output",
+        caption="With depth the outputs turn towards the linear function.",
+    )

@@ -1,0 +1,112 @@
+"""Giannou et al. 2024, Figure 8: linear self-attention under condition numbers and noise.
+
+Inputs have lmax ~ U[1, 100] and lmax / lmin = kappa, drawn for each batch: one set of weights must serve all scales.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from matplotlib.figure import Figure
+
+from algoformer.experiments.drawing import COLOURS, axes, legend
+from algoformer.experiments.experiment import Claim, Site, stated
+from algoformer.experiments.lsa import SMALL, TINY, Attention
+from algoformer.solvers import Newton
+from algoformer.training import evaluate
+
+REVISION = 1
+SOURCE = "Figure 8"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Attention):
+    """One model for each depth, condition number and noise."""
+
+    kappas: tuple[float, ...] = stated((5.0, 10.0))
+    noises: tuple[float, ...] = stated((0.0, 0.1))
+    orders: tuple[int, ...] = stated((2, 3, 4))
+
+
+PAPER = Config()
+GPU = PAPER
+CPU = Config(**(SMALL | {"layers": (1, 2, 3), "kappas": (5.0,), "steps": 600, "init": 0.02}), prompts=2000)
+SMOKE = Config(**(TINY | {"kappas": (5.0,), "noises": (0.1,)}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Error over the zero predictor's by panel ("kappa 5, noise 0.1") and depth, of the model and of Newton."""
+
+    layers: list[int]
+    attention: dict[str, list[float]]
+    median: dict[str, list[float]]
+    newton: dict[str, dict[str, list[float]]]
+
+
+def run(config: Config, site: Site) -> Result:
+    """One panel for each kappa and noise. Newton starts from a multiple of I, with the ridge of the authors' code."""
+    attention: dict[str, list[float]] = {}
+    median: dict[str, list[float]] = {}
+    newton: dict[str, dict[str, list[float]]] = {}
+    for kappa in config.kappas:
+        for noise in config.noises:
+            panel, task = f"kappa {kappa:g}, noise {noise:g}", config.task(kappa, noise)
+            attention[panel], median[panel], newton[panel] = [], [], {}
+            for layers in config.layers:
+                model = config.model(layers, task, site)
+                found = evaluate(
+                    model, task, prompts=config.prompts, seed=site.seed, batch=16, device=site.device
+                )  # one covariance a batch
+                attention[panel].append(found.mean[-1][-1] / found.zero)
+                median[panel].append(found.median[-1][-1] / found.zero)
+            for order in config.orders:
+                solver = Newton(start="I", order=order, ridge=noise**2)
+                found = evaluate(
+                    solver, task, prompts=config.prompts, steps=range(1, max(config.layers) + 1), seed=site.seed,
+                    batch=16, dtype=torch.float64,
+                )  # fmt: skip
+                newton[panel][str(order)] = [row[-1] / found.zero for row in found.mean]
+    return Result(layers=list(config.layers), attention=attention, median=median, newton=newton)
+
+
+def claims(result: Result) -> list[Claim]:
+    """Depth helps in every panel, and the deepest is between the orders."""
+    made = []
+    for panel, line in result.attention.items():
+        able = (line[-1],)
+        curves = result.newton[panel]
+        made += [
+            Claim(
+                text=f"{panel}: more layers, less error (deepest over shallowest below 1)",
+                source=SOURCE,
+                measured=line[-1] / line[0],
+                sense="<",
+                bound=1.0,
+                errors=able,
+            ),
+            Claim(
+                text=f"{panel}: the deepest is better than Newton of order 2 (ratio below 1)",
+                source=SOURCE,
+                measured=line[-1] / curves["2"][result.layers[-1] - 1],
+                sense="<",
+                bound=1.0,
+                errors=able,
+            ),
+        ]
+    return made
+
+
+def plot(result: Result) -> Figure:
+    """One panel for each condition number and noise."""
+    fig, panels = axes(3.6 * len(result.attention) + 2.4, 3.8, columns=len(result.attention))
+    for ax, (name, line) in zip(panels, result.attention.items(), strict=True):
+        ax.semilogy(result.layers, line, "o-", color=COLOURS[0], label="linear attention, mean")
+        ax.semilogy(result.layers, result.median[name], "o:", color=COLOURS[0], label="linear attention, median")
+        for (order, curve), colour in zip(result.newton[name].items(), COLOURS[1:], strict=False):
+            ax.semilogy(range(1, len(curve) + 1), curve, color=colour, label=f"Newton of order {order}, from I")
+        ax.set(title=name, xlabel="layers or steps", xticks=result.layers)
+    panels[0].set_ylabel("error / zero predictor's")
+    legend(fig, panels[0])
+    return fig

@@ -1,0 +1,62 @@
+"""Giannou et al. 2024, Figure 9: linear self-attention with LayerNorm under condition numbers.
+
+With LayerNorm the network is no polynomial any more, and can rescale each prompt by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from algoformer.experiments import giannou2024_fig8 as fig8
+from algoformer.experiments.experiment import Claim, Site, coded, stated
+from algoformer.experiments.lsa import SMALL, TINY
+
+REVISION = 1
+SOURCE = "Figure 9"
+Result = fig8.Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(fig8.Config):
+    """As Figure 8, with LayerNorm before each layer and before the reading."""
+
+    norm: bool = stated(True)
+    clip: float | None = coded(None)
+    init: float | None = coded(0.02)
+    kappas: tuple[float, ...] = stated((5.0, 10.0, 20.0, 50.0, 100.0))
+    noises: tuple[float, ...] = stated((0.0,))
+    orders: tuple[int, ...] = stated((2, 4, 6, 8))
+
+
+NORMED = {"width": 32, "heads": 4, "norm": True, "init": 0.1, "robust": None, "lr": 0.003}
+PAPER = Config()
+GPU = PAPER
+CPU = Config(**(SMALL | NORMED | {"layers": (1, 2, 3), "kappas": (5.0,), "steps": 600}), prompts=2000)
+SMOKE = Config(**(TINY | NORMED | {"width": 8, "heads": 2, "kappas": (5.0,)}))
+
+
+def run(config: Config, site: Site) -> Result:
+    """As Figure 8."""
+    return fig8.run(config, site)
+
+
+def claims(result: Result) -> list[Claim]:
+    """More layers help at every condition number."""
+    return [
+        Claim(
+            text=f"{panel}: more layers, less error (deepest over shallowest below 1)",
+            source=SOURCE,
+            measured=line[-1] / line[0],
+            sense="<",
+            bound=1.0,
+            errors=(line[-1],),
+        )
+        for panel, line in result.attention.items()
+    ]
+
+
+def plot(result: Result) -> Figure:
+    """As Figure 8."""
+    return fig8.plot(result)

@@ -1,0 +1,71 @@
+"""Linear self-attention networks as Giannou et al. 2024 train them, and small ones that a CPU trains in a minute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from algoformer.experiments.experiment import Site, assumed, coded, stated
+from algoformer.experiments.trained import trained
+from algoformer.models import LinearSelfAttentionConfig, Model
+from algoformer.tasks import Conditioned, Isotropic, LinearRegression
+from algoformer.training import Ramp, Recipe, TrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """Models of several depths, each trained on its own. kappa = 1 is N(0, I), as in the authors' code."""
+
+    d: int = stated(10)
+    n: int = stated(50)
+    layers: tuple[int, ...] = stated((1, 2, 3, 4, 5, 6))
+    heads: int = stated(4)
+    width: int | None = stated(64)
+    scratch: int = coded(10)
+    hidden: bool = coded(False)  # is the query hidden from the keys?
+    mean: bool = coded(False)
+    clip: float | None = coded(10.0)
+    init: float | None = coded(2e-4)
+    steps: int = coded(100_000)
+    batch: int = coded(2000)
+    lr: float = coded(1e-4)
+    final_lr: float = coded(5e-5)
+    warmup: int = coded(10_000)
+    gradient_clip: float = coded(10.0)
+    second_beta: float = coded(0.999)
+    robust: float | None = coded(None)
+    ema: float = coded(0.0)
+    curriculum: bool = coded(True)
+    norm: bool = stated(False)
+    prompts: int = coded(1000)
+    train: bool = assumed(True)  # or only load what is kept
+
+    def task(self, kappa: float, noise: float = 0.0) -> LinearRegression:
+        """Linear regression with inputs of this condition number."""
+        covariance = Isotropic() if kappa == 1 else Conditioned(kappa=kappa, shared=True)
+        return LinearRegression(d=self.d, n=self.n, covariance=covariance, noise=noise)
+
+    def model(self, layers: int, task: LinearRegression, site: Site) -> Model:
+        """The trained model of a depth."""
+        model = LinearSelfAttentionConfig(
+            features=self.d, layers=layers, heads=self.heads, width=self.width, scratch=self.scratch,
+            hidden=self.hidden, mean=self.mean, norm=self.norm, clip=self.clip, init=self.init,
+        )  # fmt: skip
+        ramps: dict[str, Any] = {}
+        if self.curriculum:
+            ramps["dims"] = Ramp(start=2, stop=self.d, every=5000)
+            ramps["examples"] = Ramp(start=10, stop=self.n, by=5, every=5000)
+        train = TrainConfig(
+            steps=self.steps, batch=self.batch, optimiser="adam", lr=self.lr, final_lr=self.final_lr,
+            betas=(0.9, self.second_beta), warmup=self.warmup, clip=self.gradient_clip, robust=self.robust,
+            ema=self.ema, precision="fp32", **ramps,
+        )  # fmt: skip
+        return trained(Recipe(model=model, task=task, train=train), site, fresh=self.train)
+
+
+SMALL: dict[str, Any] = {
+    "d": 5, "n": 20, "layers": (1, 2, 3, 4), "heads": 2, "width": None, "scratch": 0, "hidden": True, "mean": True,
+    "clip": None, "init": None, "steps": 800, "batch": 512, "lr": 0.01, "final_lr": 0.0, "warmup": 100,
+    "gradient_clip": 1.0, "second_beta": 0.99, "robust": 0.05, "ema": 0.99, "curriculum": False,
+}  # fmt: skip
+TINY: dict[str, Any] = SMALL | {"d": 3, "n": 8, "layers": (1, 2), "steps": 6, "batch": 16, "warmup": 2, "prompts": 64}

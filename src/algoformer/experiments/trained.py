@@ -1,0 +1,53 @@
+"""Models that experiments share: trained once, kept by what they were trained as, loaded from then on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from algoformer.experiments.experiment import Missing, Site
+from algoformer.models import Model
+from algoformer.training import Recipe, load, train
+from algoformer.training.codec import encode, model_of
+
+
+def key(recipe: Recipe) -> str:
+    """The hash of model, task and training."""
+    text = json.dumps([encode(recipe.model), encode(recipe.task), encode(recipe.train)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def trained(recipe: Recipe, site: Site, *, fresh: bool = True) -> Model:
+    """The model of a recipe, with the seed of the site: loaded if it is kept, else trained (resuming) and kept.
+
+    Without `fresh` it must be there already.
+    """
+    recipe = replace(recipe, train=replace(recipe.train, seed=site.seed))
+    home = None if site.models is None else site.models / key(recipe)
+    if home is not None and (home / "config.json").exists():
+        return load(home).to(site.device)
+    if not fresh:
+        where = "no folder of models is given" if home is None else f"{home} is not there"
+        raise Missing(f"a trained model is needed, and {where}: run with --preset gpu first")
+    model = model_of(recipe.model, torch.Generator().manual_seed(site.seed)).to(site.device)
+    train(model, recipe.task, recipe.train, None if site.folder is None else site.folder / key(recipe))
+    if home is not None:
+        _keep(model, recipe, home)
+    return model
+
+
+def _keep(model: Model, recipe: Recipe, home: Path) -> None:
+    draft = home.with_name(f"{home.name}.{os.getpid()}.tmp")
+    model.save_pretrained(draft)
+    about = {part: encode(getattr(recipe, part)) for part in ("model", "task", "train")}
+    (draft / "recipe.json").write_text(json.dumps(about, indent=1) + "\n")
+    if home.exists():  # another process was quicker
+        shutil.rmtree(draft)
+    else:
+        draft.replace(home)

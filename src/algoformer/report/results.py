@@ -1,0 +1,220 @@
+"""The report: one page from the result files, with an overview of every claim and each figure beside its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from algoformer.experiments.experiment import (
+    PRESETS,
+    Experiment,
+    Judgement,
+    Verdict,
+    judge,
+    scale,
+    settings,
+    title,
+)
+from algoformer.experiments.registry import EXPERIMENTS, load
+from algoformer.experiments.store import Record, Store
+from algoformer.report.knobs import HEAD, slider
+from algoformer.report.page import Section, figure, page, show, table
+
+STYLE = """<style>
+body { max-width: 70rem } td.c { min-width: 15rem } td.m { text-align: right; font-variant-numeric: tabular-nums }
+.badge { display: inline-block; padding: 0 .5em; border-radius: .8em; border: 1px solid;
+  font-size: .85rem; white-space: nowrap }
+.holds { color: #00785a } .fails { color: #c04a00 } .untested, .one { color: var(--soft) }
+@media (prefers-color-scheme: dark) { .holds { color: #3fc9a3 } .fails { color: #ff9b5e } }
+details { margin: .8rem 0 } summary { cursor: pointer; color: var(--soft) } a { color: inherit }
+.origin { color: var(--soft); font-size: .85rem }
+</style>"""
+
+MARKS = {
+    Verdict.HOLDS: ("holds", "✓"),
+    Verdict.FAILS: ("fails", "✗"),
+    Verdict.UNTESTED: ("untested", "○"),
+    Verdict.ONE: ("one", "•"),
+}
+RANK = {name: i for i, name in enumerate(("smoke", "other", "cpu", "gpu", "paper"))}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An experiment at its largest scale: its runs, seed by seed, and what its claims came to."""
+
+    name: str
+    scale: str
+    runs: list[Record]
+    judgements: list[Judgement]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where the page is, what it shows, and the files that could not be read."""
+
+    page: Path
+    shown: list[Shown]
+    broken: dict[Path, str]
+
+    @property
+    def ok(self) -> bool:
+        """Could every file be read?"""
+        return not self.broken
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The overview as plain values."""
+        return [
+            {
+                "experiment": s.name, "source": j.source, "claim": j.text, "measured": list(j.measured),
+                "bound": f"{j.sense} {j.bound:g}", "margin": j.margin, "verdict": j.label, "scale": s.scale,
+                "seeds": len(s.runs),
+            }
+            for s in self.shown for j in s.judgements
+        ]  # fmt: skip
+
+
+def build(results: str | Path = "results", out: str | Path = "report/index.html") -> Report:
+    """Write the page of a folder of results."""
+    records, broken = Store(Path(results)).records()
+    shown = [found for name in EXPERIMENTS if (found := _largest(name, records)) is not None]
+    other = [r for r in records if not r.current]
+    sections = [_overview(shown), *(_section(s) for s in shown)]
+    if broken or other:
+        sections.append(_left_out(broken, other))
+    counts = {v: sum(j.verdict == v for s in shown for j in s.judgements) for v in Verdict}
+    words = {Verdict.HOLDS: "hold", Verdict.FAILS: "fail", Verdict.UNTESTED: "were not tested at this scale"}
+    told = ", ".join(f"{count} {words.get(v, 'rest on too few runs')}" for v, count in counts.items() if count)
+    lead = f"{sum(counts.values())} claims of {len(shown)} experiments: {told}. A claim is an inequality that can fail."
+    html = page(
+        "The papers, reproduced", lead, sections, "Made by `algoformer report` from stored results.", head=STYLE + HEAD
+    )
+    target = Path(out)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_suffix(".tmp")
+    draft.write_text(html, encoding="utf-8")
+    draft.replace(target)
+    return Report(target, shown, broken)
+
+
+def _largest(name: str, records: Sequence[Record]) -> Shown | None:
+    """The runs of the largest scale that there is; of configs that are no preset, those with most seeds."""
+    experiment = load(name)
+    mine = [r for r in records if r.experiment == name and r.current]
+    groups: list[list[Record]] = []
+    for r in mine:
+        same = next((g for g in groups if g[0].config == r.config), None)
+        if same is None:
+            groups.append([r])
+        else:
+            same.append(r)
+    if not groups:
+        return None
+    best = max(groups, key=lambda g: (RANK[scale(experiment, g[0].config)], len(g)))
+    size = best[0].provenance.get("preset", "other")
+    if size not in PRESETS or scale(experiment, best[0].config) == "other":
+        size = scale(experiment, best[0].config)
+    judged = judge([experiment.claims(r.result) for r in best], smoke=size == "smoke")
+    return Shown(name, size, best, judged)
+
+
+def _overview(shown: Sequence[Shown]) -> Section:
+    columns = ("paper", "figure", "claim", "measured", "margin", "verdict", "scale")
+    head = "".join(f"<th{' class=n' if c in ('measured', 'margin') else ''}>{c}</th>" for c in columns)
+    rows = []
+    for s in shown:
+        paper, source, _ = title(load(s.name))
+        for j in s.judgements:
+            link = f'<a href="#{s.name}">{escape(source)}</a>'
+            rows.append(
+                f"<tr><td>{escape(paper)}</td><td>{link}</td><td class=c>{escape(j.text)}</td>"
+                f"<td class=m>{escape(_measured(j))}</td><td class=n>{show(j.margin)}</td>"
+                f"<td>{_badge(j)}</td><td>{escape(_scale(s))}</td></tr>"
+            )
+    missing = [name for name in EXPERIMENTS if name not in {s.name for s in shown}]
+    for name in missing:
+        paper, source, what = title(load(name))
+        rows.append(
+            f"<tr><td>{escape(paper)}</td><td>{escape(source)}</td><td class=c>{escape(what)}</td><td class=n></td>"
+            f'<td class=n></td><td><span class="badge untested">○ {Verdict.UNTESTED}</span></td>'
+            f"<td>no result</td></tr>"
+        )
+    body = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return Section("Every claim", "The margin is how far a claim is from failing, in the worst of its runs.", [body])
+
+
+def _section(s: Shown) -> Section:
+    experiment = load(s.name)
+    paper, source, what = title(experiment)
+    first = s.runs[0]
+    caption = f"{paper}, {source}: {what}; {_scale(s)}, seed {first.seed}."
+    blocks = [figure(experiment.plot(first.result), caption)]
+    turn = getattr(experiment, "knob", None)
+    if turn is not None:
+        blocks.append(slider(turn(first.result)))
+    blocks.append(_claims(s))
+    rows = [[name, _value(value), origin] for name, value, origin in settings(first.config)]
+    blocks.append(f"<details><summary>Settings</summary>{table(['setting', 'value', 'from'], rows)}</details>")
+    blocks.append(_origin(s))
+    return Section(f"{paper}, {source}", f"{what[:1].upper()}{what[1:]}. {_rest(experiment)}", blocks, s.name)
+
+
+def _claims(s: Shown) -> str:
+    columns = {"claim": "", "source": "", "measured": " class=n", "must be": " class=n", "verdict": ""}
+    head = "".join(f"<th{kind}>{name}</th>" for name, kind in columns.items())
+    rows = "".join(
+        f"<tr><td class=c>{escape(j.text)}</td><td>{escape(j.source)}</td><td class=m>{escape(_measured(j))}</td>"
+        f"<td class=n>{escape(j.sense)} {j.bound:g}</td><td>{_badge(j)}</td></tr>"
+        for j in s.judgements
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _origin(s: Shown) -> str:
+    first = s.runs[0].provenance
+    commits = sorted({str(r.provenance.get("commit", "unknown")) for r in s.runs})
+    seconds = sum(float(r.provenance.get("seconds", 0)) for r in s.runs)
+    seeds = ", ".join(str(r.seed) for r in s.runs)
+    text = (
+        f"Seeds {seeds}; revision {s.runs[0].revision}; commit {', '.join(commits)}; "
+        f"torch {first.get('versions', {}).get('torch', 'unknown')}; {first.get('device', 'unknown')}; "
+        f"{seconds:.0f} s in all. Again: "
+    )
+    command = f"algoformer reproduce {s.name} --preset {s.scale} --seeds {len(s.runs)}"
+    return f'<p class="origin">{escape(text)}<code>{escape(command)}</code></p>'
+
+
+def _left_out(broken: dict[Path, str], other: Sequence[Record]) -> Section:
+    rows = [[path.name, path.parent.name, f"broken: {why}"] for path, why in broken.items()]
+    rows += [[r.file.name, r.experiment, f"revision {r.revision}, the code has another"] for r in other]
+    return Section("Left out", "Result files that are not on this page.", [table(["file", "experiment", "why"], rows)])
+
+
+def _badge(j: Judgement) -> str:
+    kind, mark = MARKS[j.verdict]
+    return f'<span class="badge {kind}">{mark} {escape(j.label)}</span>'
+
+
+def _measured(j: Judgement) -> str:
+    values = [v for v in j.measured if v == v]
+    if len(values) < 2 or max(values) - min(values) <= 1e-3 * abs(max(values)):
+        return show(float(j.measured[0]))
+    return f"{show(sum(values) / len(values))} ({show(min(values))} to {show(max(values))})"
+
+
+def _scale(s: Shown) -> str:
+    runs = "1 run" if len(s.runs) == 1 else f"{len(s.runs)} runs"
+    return f"{s.scale}, {runs}"
+
+
+def _value(value: Any) -> str:
+    return ", ".join(map(show, value)) if isinstance(value, tuple) else show(value)
+
+
+def _rest(experiment: Experiment) -> str:
+    """The module's docstring after its first line."""
+    return " ".join((experiment.__doc__ or "").strip().split("\n")[1:]).strip()
