@@ -1,0 +1,139 @@
+"""The report of results: what it says, what it leaves out, and how it behaves in a real browser."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from algoformer.experiments import EXPERIMENTS, Claim, Knob, judge, load, reproduce
+from algoformer.report import build
+from algoformer.report.knobs import slider
+from algoformer.report.results import _measured
+
+BROWSER = next((b for b in ("chromium", "chromium-browser", "google-chrome") if shutil.which(b)), None)
+NAMES = ["fu2024_rates", "fu2024_fig26", "gatmiry2024_fig3"]
+PROBE = """<script>
+window.failures = [];
+window.addEventListener('error', e => window.failures.push(String(e.message)));
+window.addEventListener('load', () => {
+  const boxes = [...document.querySelectorAll('figure svg')].map(s => s.getBoundingClientRect());
+  const knob = document.querySelector('.knob'), input = knob.querySelector('input');
+  const drawn = () => knob.querySelector('svg').innerHTML, shown = () => knob.querySelector('output').textContent;
+  const before = drawn(), first = shown();
+  input.value = input.max; input.dispatchEvent(new Event('input'));
+  document.title = JSON.stringify({
+    seen: boxes.length > 3 && boxes.every(b => b.width > 200 && b.height > 100), failures: window.failures,
+    wide: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+    moved: before !== drawn() && first !== shown(),
+    lines: knob.querySelectorAll('path').length, broken: drawn().includes('NaN'),
+    requests: performance.getEntriesByType('resource').length, ink: getComputedStyle(document.body).color,
+    links: [...document.querySelectorAll('a[href^="#"]')].every(a => document.getElementById(a.hash.slice(1))),
+  });
+});
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("results")
+    assert reproduce(NAMES, preset="smoke", seeds=3, out=out).ok
+    return out
+
+
+def test_the_page_shows_every_claim_with_its_verdict_and_scale(results, tmp_path):
+    found = build(results, tmp_path / "deep" / "index.html")
+    html = found.page.read_text()
+    assert found.ok and [s.name for s in found.shown] == [n for n in EXPERIMENTS if n in NAMES]
+    assert "smoke, 3 runs" in html
+    for row in found.rows:
+        assert row["claim"].split("|")[0].replace("<", "&lt;").replace(">", "&gt;").replace("'", "&#x27;") in html
+    verdicts = {row["claim"]: row["verdict"] for row in found.rows}
+    assert verdicts["Newton's steps grow like log kappa: a doubling of kappa costs at most 2.3 steps"] == "holds"
+    assert "not tested at this scale" in verdicts.values()  # what is not exact, in a smoke run
+    assert len(re.findall("<td class=c>", html)) == 2 * len(found.rows) + len(EXPERIMENTS) - len(NAMES)
+    assert json.loads(json.dumps(found.rows))
+
+
+def test_the_page_asks_nothing_of_the_outside(results, tmp_path):
+    html = build(results, tmp_path / "index.html").page.read_text()
+    outside = set(re.findall(r'(?:src|href)="(?!#|data:)([^"]*)"', html))
+    assert not outside
+    assert "@import" not in html and "fetch(" not in html
+
+
+def test_settings_and_origin_stand_beside_a_figure(results, tmp_path):
+    html = build(results, tmp_path / "index.html").page.read_text()
+    assert "ours, at this scale" in html and "<td>stated</td>" in html
+    assert "algoformer reproduce fu2024_rates --preset smoke --seeds 3" in html
+    assert "revision 1" in html
+
+
+def test_broken_files_and_other_revisions_are_named_and_left_out(results, tmp_path, monkeypatch):
+    copy = tmp_path / "copy"
+    shutil.copytree(results, copy)
+    file = sorted((copy / "fu2024_rates").glob("*.json"))[0]
+    file.write_text("{")
+    monkeypatch.setattr(load("fu2024_fig26"), "REVISION", 99)
+    found = build(copy, tmp_path / "index.html")
+    html = found.page.read_text()
+    assert list(found.broken) == [file] and not found.ok
+    assert file.name in html and "the code has another" in html
+    assert [s.name for s in found.shown] == ["gatmiry2024_fig3", "fu2024_rates"]
+    assert len(found.shown[1].runs) == 2
+
+
+def test_an_empty_folder_makes_a_page_that_says_so(tmp_path):
+    found = build(tmp_path / "none", tmp_path / "index.html")
+    assert found.ok and found.rows == []
+    assert found.page.read_text().count("no result") == len(EXPERIMENTS)
+
+
+def test_the_largest_scale_is_shown(results, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(results, copy)
+    assert reproduce(["fu2024_rates"], preset="cpu", seeds=1, out=copy).ok
+    shown = {s.name: s for s in build(copy, tmp_path / "index.html").shown}
+    assert shown["fu2024_rates"].scale == "cpu" and len(shown["fu2024_rates"].runs) == 1
+    assert shown["gatmiry2024_fig3"].scale == "smoke"
+
+
+def test_a_slider_survives_values_that_are_not_finite():
+    lines = {"a </script> & b": [[float("nan"), 1.0], [float("inf"), 0.0]]}
+    html = slider(Knob(label="t", values=[1, 2], x=[1, 2], lines=lines, xlabel="x", ylabel="y", log=True))
+    assert html.count("</script>") == 1
+    data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', html).group(1))
+    assert data["lines"] == [[[None, 1.0], [None, 0.0]]]
+    assert 0 < data["low"] < data["high"]
+
+
+def test_measured_values_show_their_spread():
+    def judged(*values: float):
+        claims = [Claim(text="a", source="b", measured=v, sense="<", bound=9.0) for v in values]
+        return judge([[c] for c in claims])[0]
+
+    assert _measured(judged(1.0, 2.0, 3.0)) == "2 (1 to 3)"
+    assert _measured(judged(2.0, 2.0, 2.0001)) == "2"
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome on this machine")
+@pytest.mark.parametrize(("width", "dark"), [(420, False), (1200, True)])
+def test_the_page_works_in_a_browser(results, tmp_path, width, dark):
+    page = build(results, tmp_path / "index.html").page
+    page.write_text(page.read_text().replace("<head>", "<head>" + PROBE))
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+    if dark:
+        flags.append("--blink-settings=preferredColorScheme=0")
+    result = subprocess.run(
+        [BROWSER, *flags, "--no-first-run", "--disable-component-update", f"--user-data-dir={tmp_path / 'profile'}",
+         f"--window-size={width},900", "--virtual-time-budget=3000", "--dump-dom", page.as_uri()],
+        capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    title = result.stdout.split("<title>")[1].split("</title>")[0].replace("&quot;", '"')
+    found = json.loads(title)
+    assert found["failures"] == [] and found["requests"] == 0, title
+    assert found["seen"] and found["moved"] and found["links"], title
+    assert not found["wide"] and not found["broken"] and found["lines"] >= 2, title
+    assert found["ink"] == ("rgb(230, 237, 243)" if dark else "rgb(27, 31, 36)"), title
