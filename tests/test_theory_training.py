@@ -1,11 +1,8 @@
 """The exact losses under ordinary optimisers."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import torch
 
+from algoformer.bench import theory
 from algoformer.theory import layered_optimum, looped_optimum, matrix_layers, matrix_loops, symmetric_loops
 
 
@@ -72,11 +69,10 @@ def test_without_symmetry_a_loop_falls_below_the_symmetric_optimum():
     assert value < 0.25 * float(looped_optimum(2, 20, 10).loss)
 
 
-def test_the_benchmark_runs_its_three_routes_and_the_exact_one_arrives():
-    path = Path(__file__).parent.parent / "benchmarks" / "theory.py"
-    bench = SimpleNamespace(**runpy.run_path(str(path)))
-    result = bench.run(steps=20)
+def test_the_benchmark_runs_its_three_routes_and_the_exact_one_arrives(monkeypatch):
+    result = theory.measure(steps=20)
     assert list(result["routes"]) == ["exact, L-BFGS", "literal prompts, Adam", "Rao-Blackwell, Adam"]
     assert result["routes"]["exact, L-BFGS"]["least gap"] < 1e-10
-    (table,) = bench.tables(result)
+    monkeypatch.setattr(theory, "measure", lambda: result)
+    (table,) = theory.run()
     assert [len(row) for row in table.rows] == [len(table.columns)] * 3

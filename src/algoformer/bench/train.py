@@ -1,7 +1,8 @@
 """The training step side by side: research style, eager, torch.compile and ours; and the quality of trained models.
 
-python benchmarks/train.py bench --out bench.json
-python benchmarks/train.py quality --seeds 0 1 2 --folder runs --out quality.json
+algoformer bench train
+python -m algoformer.bench.train bench --out bench.json
+python -m algoformer.bench.train quality --seeds 0 1 2 --folder runs --out quality
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from algoformer.bench.timing import Table
 from algoformer.models import AlgoFormer, AlgoFormerConfig, LoopedConfig, TransformerConfig
 from algoformer.models.blocks import Block, Stack
 from algoformer.tasks import LinearRegression
@@ -44,6 +46,8 @@ Save = Callable[[dict[str, Any]], None]
 
 class ResearchBlock(nn.Module):
     """A GPT-2 block as the field's code runs it: explicit scores and mask, a softmax, a GELU of many small pieces."""
+
+    causal: Tensor
 
     def __init__(self, block: Block) -> None:
         super().__init__()
@@ -64,7 +68,8 @@ class ResearchBlock(nn.Module):
         x = x + self.drop(block.attention.out(o.transpose(1, 2).contiguous().view(b, s, e)))
         u = block.up(block.norm2(x))
         u = 0.5 * u * (1.0 + torch.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * torch.pow(u, 3.0))))
-        return (x + self.drop(block.down(u)))[:, rows]
+        out: Tensor = (x + self.drop(block.down(u)))[:, rows]
+        return out
 
 
 def research(model: AlgoFormer) -> AlgoFormer:
@@ -72,11 +77,12 @@ def research(model: AlgoFormer) -> AlgoFormer:
     model = copy.deepcopy(model)
     for part in model.modules():
         if isinstance(part, Stack):
-            part.blocks = nn.ModuleList(ResearchBlock(block) for block in part.blocks)
+            part.blocks = nn.ModuleList(ResearchBlock(block) for block in part.blocks)  # type: ignore[arg-type]
     return model.to(next(model.parameters()).device)
 
 
 def made(config: Any, device: torch.device, seed: int = 0) -> Any:
+    """A model of a config, ready to train."""
     return model_of(config, torch.Generator().manual_seed(seed)).to(device).train()
 
 
@@ -152,8 +158,8 @@ def attention(device: torch.device) -> dict[str, float]:
         (d,) = torch.autograd.grad(o, qkv, g)
         out[f"{name}_error"] = ((o - wanted).norm() / wanted.norm()).item()
         out[f"{name}_gradient_error"] = ((d - gradient).norm() / gradient.norm()).item()
-        forward = sum(row[1] for row in kernels(lambda _, f=f: f(qkv.detach()), 50))
-        both = sum(row[1] for row in kernels(lambda _, f=f: torch.autograd.grad(f(qkv), qkv, g), 50))
+        forward = sum(row[1] for row in kernels(lambda _, f=f: f(qkv.detach()), 50))  # type: ignore[misc]
+        both = sum(row[1] for row in kernels(lambda _, f=f: torch.autograd.grad(f(qkv), qkv, g), 50))  # type: ignore[misc]
         out |= {f"{name}_forward_us": forward, f"{name}_backward_us": both - forward}
     return out
 
@@ -180,7 +186,7 @@ def researched(config: TrainConfig, device: torch.device, repeats: int, steps: i
     def one(i: int) -> float:
         adam.zero_grad()
         loss = step.loss(data.batch(i, size), size.loops)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         adam.step()
         return loss.item()
 
@@ -215,18 +221,18 @@ def equality(config: TrainConfig, device: torch.device) -> dict[str, float]:
                 step(i, data.batch(i, size), size.loops)
             before = {k: v.clone() for k, v in model.state_dict().items()}
             row = step(8, data.batch(8, size), size.loops).clone()
-            fast = [v.grad.clone() for v in step.weights]
+            fast = gradients(step)
         plain = made(AlgoFormerConfig(), device)
         plain.load_state_dict(before)
         other = Step(plain, TASK, replace(config, fast=False), device)
         wanted = other.update(data.batch(8, size), size.loops)
-        slow = [v.grad.clone() for v in other.weights]
+        slow = gradients(other)
     with settings("fp32", False, device):  # both paths round: how far is each from float32?
         third = made(AlgoFormerConfig(), device)
         third.load_state_dict(before)
         again = Step(third, TASK, replace(config, fast=False, precision="fp32"), device)
         again.update(data.batch(8, size), size.loops)
-        exact = [v.grad.clone() for v in again.weights]
+        exact = gradients(again)
 
     def apart(one: list[Tensor], other: list[Tensor]) -> float:
         total = torch.stack([g.norm() for g in other]).norm()
@@ -242,6 +248,11 @@ def equality(config: TrainConfig, device: torch.device) -> dict[str, float]:
     }
 
 
+def gradients(step: Step) -> list[Tensor]:
+    """A copy of every gradient."""
+    return [v.grad.clone() for v in step.weights if v.grad is not None]
+
+
 def repeatability(device: torch.device, steps: int = 300) -> dict[str, float]:
     """How far apart the losses of runs of one seed are: uninterrupted twice, and once paused half-way."""
     out: dict[str, float] = {}
@@ -253,7 +264,8 @@ def repeatability(device: torch.device, steps: int = 300) -> dict[str, float]:
             with tempfile.TemporaryDirectory() as folder:
                 for until in (steps // 2, steps) if paused else (steps,):
                     model = made(AlgoFormerConfig(), device)
-                    train(model, TASK, config, folder, until=until, progress=lambda p, rows=rows: rows.append(p.loss))
+                    note = lambda p, rows=rows: rows.append(p.loss)  # noqa: E731
+                    train(model, TASK, config, folder, until=until, progress=note)
             losses.append(torch.tensor(rows, dtype=torch.float64))
         kind = "deterministic" if deterministic else "default"
         out[f"{kind}_two_runs"] = float(((losses[0] - losses[1]) / losses[0]).abs().max())
@@ -272,7 +284,7 @@ def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
 def first_step(device: torch.device) -> dict[str, float]:
     """Seconds from the start of a fresh process with empty caches to its first step, and to its first replay."""
     code = (
-        "import time, sys; sys.path.insert(0, 'benchmarks'); import train as b, torch;"
+        "import time, sys; from algoformer.bench import train as b; import torch;"
         f"m = b.made(b.AlgoFormerConfig(), torch.device('{device}')); import dataclasses;"
         "r = b.train(m, b.TASK, dataclasses.replace(b.CONFIG, steps=24000), until=1); print(time.time());"
         "r = b.train(m, b.TASK, dataclasses.replace(b.CONFIG, steps=24000), until=5); torch.cuda.is_available() and "
@@ -288,7 +300,35 @@ def first_step(device: torch.device) -> dict[str, float]:
     return {"first_step_s": stamps[0] - begin, "first_replay_s": stamps[1] - begin}
 
 
-def run(
+def run() -> Iterator[Table]:
+    """The step on this machine: on a GPU the default model, on a CPU the same with 8 prompts."""
+    found = measure(budget=400.0)
+    facts = found["summary"]
+    names = {
+        "a_research": "(a) research style: unfused attention and optimiser, .item() every step",
+        "b_eager": "(b) eager, fused attention and optimiser",
+        "c_compile": "(c) torch.compile of (b)",
+        "d_ours": "(d) ours",
+    }
+    rows = [
+        [name, facts[f"{part}_ms"], facts[f"{part}_ms"] / facts["d_ours_ms"]]
+        for part, name in names.items()
+        if part in found
+    ]
+    floor = facts.get("floor_ms", math.nan)
+    yield Table(
+        f"One training step of the default AlgoFormer, batch {found['config']['batch']}, on {found['device']}",
+        ["step", "ms", "times (d)"],
+        rows,
+        [
+            f"Matrix products alone: {floor:.3g} ms at the measured rate, {floor / facts['d_ours_ms']:.0%} of (d).",
+            *(f"{part} was left out: no time." for part in found["left_out"]),
+            *(f"{part} failed: {found[part]['error']}" for part in names if "error" in found.get(part, {})),
+        ],
+    )
+
+
+def measure(
     device: str | None = None,
     *,
     repeats: int = 5,
@@ -336,7 +376,7 @@ def run(
             ("ours_tf32", lambda: ours(default, replace(config, precision="tf32"), where, 3, few(steps))),
             ("ours_batch_256", lambda: ours(default, replace(config, batch=256), where, 3, few(steps))),
         ]
-    for part, measure in parts:
+    for part, part_of in parts:
         if only is not None and part not in only:
             continue
         if time.perf_counter() - begin > budget:
@@ -344,7 +384,7 @@ def run(
             continue
         start = time.perf_counter()
         try:
-            out[part] = measure()
+            out[part] = part_of()
         except Exception as error:  # one part that fails must not take the others with it
             out[part] = {"error": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-1500:]}
         out.setdefault("seconds", {})[part] = time.perf_counter() - start
@@ -440,6 +480,7 @@ def quality(
 
 
 def main() -> None:
+    """The parts of the benchmark by themselves, and the runs behind the published errors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["bench", "quality"])
     parser.add_argument("--device", default=None)
@@ -461,7 +502,7 @@ def main() -> None:
 
         print(
             json.dumps(
-                run(a.device, steps=a.steps or 200, budget=a.budget, save=save, only=a.only)["summary"], indent=1
+                measure(a.device, steps=a.steps or 200, budget=a.budget, save=save, only=a.only)["summary"], indent=1
             )
         )
     else:
