@@ -106,6 +106,22 @@ def test_a_verdict_that_is_news_exits_with_code_1(monkeypatch):
     assert "differs from the one on record" in result.stderr
 
 
+def test_an_experiment_is_reproduced_once_and_reported(tmp_path):
+    results, page = tmp_path / "results", tmp_path / "page.html"
+    arguments = ["reproduce", "fu2024_rates", "--preset", "smoke", "--seeds", "1", "--out", str(results), "--json"]
+    assert [r["status"] for r in json.loads(run(*arguments).stdout)["runs"]] == ["made"]
+    assert [r["status"] for r in json.loads(run(*arguments).stdout)["runs"]] == ["kept"]
+    found = run("report", "--results", str(results), "--out", str(page))
+    assert found.exit_code == 0
+    assert "fu2024_rates" in found.stdout
+    assert page.exists()
+    next(results.rglob("*.json")).write_text("{")
+    broken = run("report", "--results", str(results), "--out", str(page))
+    assert broken.exit_code == 1
+    assert "is broken and was left out" in broken.stderr
+    assert run("reproduce", "fu2024_rate").exit_code == 2
+
+
 def test_a_demo_that_cannot_write_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     result = run("demo", "--out", str(tmp_path / "file" / "page"))

@@ -67,7 +67,7 @@ def options(
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(help="tasks, shifts, solvers, constructions, presets or claims; everything if left out."),
+        typer.Argument(help="tasks, shifts, solvers, constructions, presets, claims or experiments; all if left out."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -79,6 +79,7 @@ def list_(
         "constructions": _constructions,
         "presets": _presets,
         "claims": _claims,
+        "experiments": _experiments,
     }
     if kind is not None:
         one_of("the kind", kind, list(kinds))
@@ -215,6 +216,56 @@ def verify(
 
 
 @app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Experiments; all if left out. See `algoformer list experiments`.")
+    ] = None,
+    preset: Annotated[str, typer.Option(help="smoke (seconds), cpu (minutes), gpu (what we ran), paper.")] = "cpu",
+    seeds: Annotated[int, typer.Option(help="How many seeds, counted from 0.")] = 3,
+    device: Annotated[str, typer.Option(help="cpu or cuda; several GPUs are taken in turn.")] = "cpu",
+    jobs: Annotated[int, typer.Option(help="How many runs at a time.")] = 1,
+    out: Annotated[Path, typer.Option(help="The folder of the results; what is there is not run again.")] = Path(
+        "results"
+    ),
+    as_json: Json = False,
+) -> None:
+    """The figures and tables of the papers as experiments. Finished work is kept, interrupted work goes on."""
+    from dataclasses import asdict
+
+    from algoformer.experiments import reproduce as carry_out
+
+    found = carry_out(names or [], preset=preset, seeds=seeds, device=device, jobs=jobs, out=out, progress=_progress())
+    if as_json:
+        _print_json(
+            {"runs": [asdict(o) for o in found.outcomes], "broken": {str(k): v for k, v in found.broken.items()}}
+        )
+    else:
+        rows = [[o.experiment, o.seed, o.status, o.message] for o in found.outcomes]
+        _print_table("Runs", ["experiment", "seed", "outcome", ""], rows)
+        _console().print("`algoformer report` makes a page of them.", markup=False)
+    _leave(found.ok, found.broken)
+
+
+@app.command()
+def report(
+    results: Annotated[Path, typer.Option(help="The folder of the results.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report/index.html"),
+    as_json: Json = False,
+) -> None:
+    """One page from the results: every claim with what was measured, its margin and its verdict, and the figures."""
+    from algoformer.report import build
+
+    found = build(results, out)
+    if as_json:
+        _print_json(found.rows)
+    else:
+        columns = ["experiment", "claim", "verdict", "scale"]
+        _print_table("Claims", columns, [[row[name] for name in columns] for row in found.rows])
+        _console().print(f"The page: [bold]{found.page}[/]")
+    _leave(found.ok, found.broken)
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the page.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="The seed of the problems.")] = 0,
@@ -254,6 +305,14 @@ def bench(
                     _console().print(f"[dim]{note}[/]")
     if as_json:
         _print_json({"tables": tables, "provenance": provenance()})
+
+
+def _leave(ok: bool, broken: dict[Path, str]) -> None:
+    """Exit with code 1 where a run failed or a file is broken, which is named."""
+    for file, wrong in broken.items():
+        print(f"algoformer: {file} is broken and was left out: {wrong}", file=sys.stderr)
+    if not ok:
+        raise typer.Exit(1)
 
 
 def main() -> None:
@@ -302,6 +361,12 @@ def _claims() -> dict[str, str]:
     from algoformer.claims import claims
 
     return {name: c.statement for name, c in claims().items()}
+
+
+def _experiments() -> dict[str, str]:
+    from algoformer.experiments import EXPERIMENTS, load
+
+    return {name: (load(name).__doc__ or "").strip().split("\n")[0] for name in EXPERIMENTS}
 
 
 def _known(what: str, name: str, names: Iterable[str]) -> str:
