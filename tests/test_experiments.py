@@ -299,3 +299,8 @@ def test_progress_counts_the_runs_that_are_not_kept(tmp_path):
     run_quickly(tmp_path)
     run_quickly(tmp_path, seeds=2, progress=lambda *now: seen.append(now))
     assert seen[0][:2] == (0, 1) and seen[-1][:2] == (1, 1)
+
+
+def test_seeds_and_streams_draw_apart():
+    drawn = {Site(seed=seed).generator(stream).initial_seed() % 2**32 for seed in range(4) for stream in ("", "a", "b")}
+    assert len(drawn) == 12

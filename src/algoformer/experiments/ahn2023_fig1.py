@@ -37,7 +37,8 @@ class Config:
 
 
 PAPER = Config()
-GPU = CPU = replace(PAPER, batch=10_000, iterations=150)
+GPU = replace(PAPER, iterations=300)
+CPU = replace(PAPER, batch=5000, iterations=120)
 SMOKE = replace(PAPER, batch=300, iterations=20)
 
 

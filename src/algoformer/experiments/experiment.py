@@ -65,7 +65,8 @@ class Site:
         """A generator that is a function of the seed and of what it is for."""
         import torch
 
-        return torch.Generator().manual_seed((self.seed << 32) + zlib.crc32(stream.encode()))
+        # torch takes 32 bits of a seed on a CPU: both must go into them
+        return torch.Generator().manual_seed(zlib.crc32(f"{self.seed} {stream}".encode()))
 
 
 class Missing(Exception):  # a fact, not an error: what a run cannot do at this scale
@@ -177,6 +178,7 @@ class Knob:
     xlabel: str
     ylabel: str
     log: bool = False
+    logx: bool = False
     caption: str = ""
 
     def __post_init__(self) -> None:

@@ -143,5 +143,6 @@ def knob(result: Result) -> Knob:
         lines={"similarity of errors": result.similarity, "distance of predictions": result.distance},
         xlabel="gradient steps",
         ylabel="similarity, distance",
+        logx=True,
         caption="Turn up the Newton steps and the most similar gradient step moves right, twice as far for every two.",
     )

@@ -122,6 +122,8 @@ def plot(result: Result) -> Figure:
     left.set(xlabel="training step", ylabel="|A - I| / |I|", ylim=(0, 1.05), title="distance from I")
     right.semilogx(result.n, result.optimum, color="#888888", label="exact optimum")
     right.semilogx(result.n, result.scale, "o", color=COLOURS[0], label="learned")
+    right.set_xticks(result.n, [str(n) for n in result.n], minor=False)
+    right.minorticks_off()
     right.set(xlabel="examples n", ylabel="tr A / d", ylim=(0, 1.05), title="scale of A: exact (line), learned (dots)")
     legend(fig, left)
     return fig

@@ -58,9 +58,9 @@ def run(config: Config, site: Site) -> Result:
     trajectory, scales, absolute, direction, scale = [], [], [], [], []
     steps: list[int] = []
     for loops in config.loops:
-        made = Looped(d=config.d, n=config.n, loops=loops, steps=config.steps, batch=config.batch, lr=config.lr).train(
-            g
-        )
+        made = Looped(
+            d=config.d, n=config.n, loops=loops, steps=config.steps, batch=config.batch, lr=config.lr, points=200
+        ).train(g)
         steps = made.steps
         trajectory.append(((made.weights[:, 0] - eye).norm(dim=(1, 2)) / eye.norm()).tolist())
         scales.append((made.weights[:, 0].diagonal(dim1=1, dim2=2).mean(1)).tolist())

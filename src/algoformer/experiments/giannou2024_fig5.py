@@ -65,10 +65,10 @@ def claims(result: Result) -> list[Claim]:
         Claim(
             text="its output is not a straight line in the query: R² below 0.999",
             source="Figure 6",
-            measured=near[2].measured,
+            measured=result.linearity[-1],
             sense="<",
             bound=0.999,
-            errors=near[2].errors,
+            errors=near[0].errors,
         ),
     ]
 

@@ -37,7 +37,8 @@ class Config:
 
 
 PAPER = Config()
-GPU = CPU = PAPER
+GPU = PAPER
+CPU = replace(PAPER, fixed=5000, steps=1500, batch=500)
 SMOKE = replace(PAPER, d=3, layers=2, iterations=30, fixed=300, steps=30, batch=50)
 
 

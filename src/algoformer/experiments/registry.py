@@ -18,6 +18,7 @@ EXPERIMENTS = (
     "giannou2024_fig2",
     "giannou2024_fig3",
     "giannou2024_fig5",
+    "giannou2024_fig7",
     "giannou2024_fig8",
     "giannou2024_fig9",
     "fu2024_fig2",

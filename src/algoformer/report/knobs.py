@@ -73,7 +73,7 @@ def slider(knob: Knob) -> str:
         "xlabel": escape(knob.xlabel),
         "ylabel": escape(knob.ylabel),
         "log": knob.log,
-        "logx": knob.x[0] > 0 and knob.x[-1] / knob.x[0] > 50,
+        "logx": knob.logx,
         "low": low,
         "high": high,
     }

@@ -77,6 +77,18 @@ class Report:
             for s in self.shown for j in s.judgements
         ]  # fmt: skip
 
+    @property
+    def markdown(self) -> str:
+        """The overview as a table in Markdown; `algoformer reproduce NAME` makes a row again."""
+        lines = ["| figure | claim | measured | verdict | name |", "|---|---|---|---|---|"]
+        for s in self.shown:
+            paper, source, _ = title(load(s.name))
+            for j in s.judgements:
+                ours = "ours: " if j.source == "ours" else ""
+                text = f"{ours}{j.text}".replace("|", "\\|")
+                lines.append(f"| {paper}, {source} | {text} | {_measured(j)} | {j.label} | `{s.name}` |")
+        return "\n".join(lines) + "\n"
+
 
 def build(results: str | Path = "results", out: str | Path = "report/index.html") -> Report:
     """Write the page of a folder of results."""
