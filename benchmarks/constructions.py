@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -48,9 +48,8 @@ def run(batch: int = BATCH, rounds: int = ROUNDS) -> dict[str, Any]:
     return {"layers": layers, "growth": growth, "milliseconds for t steps": passes, "largest ratio": max(ratios)}
 
 
-def errors(batch: int = 64) -> dict[str, dict[str, float]]:
+def errors(batch: int = 64) -> Iterator[tuple[str, dict[str, float]]]:
     """For every construction, prompt distribution and lowering: the error in float64 and float32, and their bars."""
-    found = {}
     for name, construction in CATALOGUE.items():
         machine = Interpreter(construction.program())
         algorithm = machine if construction.algorithm is None else construction.algorithm()
@@ -58,17 +57,16 @@ def errors(batch: int = 64) -> dict[str, dict[str, float]]:
             prompt = draw(batch, torch.Generator().manual_seed(1))
             labels = next(getattr(prompt, field) for field in ("y", "x", "chains") if hasattr(prompt, field))
             scale = labels.abs().flatten(1).amax(1)[:, None, None]
+            seen = {dtype: prompt.to(dtype=dtype) for dtype in (torch.float64, torch.float32)}
+            exact = {dtype: algorithm.trace(p.to(dtype=torch.float64)) for dtype, p in seen.items()}
             for lowering, bars in construction.bars.items():
                 row = {}
-                for dtype, bar in zip((torch.float64, torch.float32), bars, strict=True):
-                    seen = prompt.to(dtype=dtype)
+                for dtype, bar in zip(seen, bars, strict=True):
                     with torch.no_grad():
-                        exact = algorithm.trace(seen.to(dtype=torch.float64))
-                        apart = construction.compile(lowering, dtype).trace(seen).double() - exact
+                        apart = construction.compile(lowering, dtype).trace(seen[dtype]).double() - exact[dtype]
                     key = str(dtype).removeprefix("torch.")
                     row |= {key: float((apart / scale).abs().max()), f"{key} bar": bar}
-                found[f"{name}, {lowering}, {case}"] = row
-    return found
+                yield f"{name}, {lowering}, {case}", row
 
 
 def cost(model: Compiled, prompt: Any, rounds: int) -> dict[str, float]:
@@ -123,7 +121,7 @@ def resized(prompt: Any, d: int) -> Any:
 
 
 if __name__ == "__main__" and "--errors" in sys.argv:
-    for name, row in errors().items():
+    for name, row in errors():
         bars = f"bars {row['float64 bar']:.0e} / {row['float32 bar']:.0e}"
         print(f"{name:<75} {row['float64']:.1e} / {row['float32']:.1e}   {bars}", flush=True)
 elif __name__ == "__main__":

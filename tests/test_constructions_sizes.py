@@ -64,7 +64,7 @@ def test_gradient_descent_of_every_size_keeps_its_bar(generator, dtype, heads, d
     ("d", "n"), [(3, 6), (3, 400), (10, 5), (10, 20), (20, 10), (20, 40), (20, 100), (40, 20), (40, 80)]
 )
 def test_newton_keeps_its_bar_away_from_square_problems(generator, dtype, d, n):
-    seen, p = problem(generator, 64, n, d, dtype)
+    seen, p = problem(generator, 64 if n <= 100 else 2, n, d, dtype)
     most = n * spread(n, d)
     reach = 1.5 * float((p.x @ torch.linalg.pinv(p.x) @ torch.linalg.pinv(p.x).mT @ p.queries.mT).abs().max()) + 1
     program = newton(d, most=most, steps=50, examples=n, x=longest(d), reach=reach)
@@ -79,19 +79,14 @@ def test_newton_keeps_its_bar_away_from_square_problems(generator, dtype, d, n):
 def test_newton_on_nearly_square_problems_keeps_its_bar_as_long_as_a_disturbed_algorithm_does(generator, d, n):
     seen, p = problem(generator, 64, n, d, torch.float64)
     most, bar = n * spread(n, d), BARS[torch.float64, 2]
-    reach = 2 * float((torch.linalg.pinv(p.x).mT @ p.queries.mT).abs().max()) + 1
-    program = newton(d, most=most, steps=50, examples=n, x=longest(d), reach=reach)
-    model = compile(program, "softmax", outside="ignore")
     solver = Newton(scale=most**-2, steps=50, form="stream")
-    apart = error(model, solver, seen, p, 50)  # [step, prompt]
     noise = 1e-10  # the stated relative error of a multiply-accumulate, on every token at every step
-    state, plain, left = solver.init(p), solver.init(p), torch.full((64,), 51)
-    for t in range(51):
-        gap = (p.queries @ (state.w - plain.w)).abs().amax((1, 2)) / p.y.abs().amax((1, 2))
-        left = torch.where((gap > bar) & (left > t), t, left)
-        state, plain = solver.step(p, state, t), solver.step(p, plain, t)
-        shake = noise * state.u.abs().amax((1, 2), keepdim=True)
-        state = state._replace(u=state.u + shake * torch.randn(state.u.shape, generator=generator, dtype=torch.float64))
-    print(f"d = {d}, N = {n}: the disturbed algorithm leaves the bar at step {int(left.min())} at the earliest")
-    for prompt, end in enumerate(left.tolist()):
-        assert float(apart[:end, prompt].max()) <= bar
+    disturbed, plain, steps, reach = solver.init(p), solver.init(p), 0, 1.0
+    while float(((p.queries @ (disturbed.w - plain.w)).abs().amax((1, 2)) / p.y.abs().amax((1, 2))).max()) <= bar:
+        reach = max(reach, 1.1 * float((p.queries @ plain.u).abs().max()))
+        disturbed, plain, steps = solver.step(p, disturbed, steps), solver.step(p, plain, steps), steps + 1
+        shake = torch.randn(plain.u.shape, generator=generator, dtype=torch.float64)
+        disturbed = disturbed._replace(u=disturbed.u + noise * plain.u.abs().amax((1, 2), keepdim=True) * shake)
+    print(f"d = {d}, N = {n}: the disturbed algorithm leaves the bar at step {steps}")
+    program = newton(d, most=most, steps=50, examples=n, x=longest(d), reach=reach)
+    assert float(error(compile(program, "softmax"), solver, seen, p, steps - 1).max()) <= bar
