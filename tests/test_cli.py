@@ -81,6 +81,9 @@ def test_a_model_is_trained_and_evaluated_from_the_command_line(tmp_path):
     assert found["oracle"]["mean"][-1][-1] < found["model"]["mean"][-1][-1]
     assert "The oracle's error" in run("evaluate", str(folder), "--prompts", "64").stdout
     assert run("evaluate", str(folder), "--steps", "1,x").exit_code == 2
+    noisy = run("evaluate", str(folder), "--prompts", "64", "--task.noise", "0.5", "--json")
+    assert json.loads(noisy.stdout)["oracle"]["mean"][-1][-1] > 0.1
+    assert "did you mean" in run("evaluate", str(folder), "--task", "LinearRegresion").stderr
 
 
 def test_a_dry_run_says_what_a_run_costs():

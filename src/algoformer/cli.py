@@ -151,11 +151,12 @@ def train(
         _console().print(f"Log, checkpoints and model: [bold]{folder}[/]")
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def evaluate(
+    context: typer.Context,
     checkpoint: Annotated[Path, typer.Argument(help="The folder of a run, of a checkpoint, or of a saved model.")],
     task: Annotated[
-        str | None, typer.Option(help="The preset whose task is asked; the run's own task if left out.")
+        str | None, typer.Option(help="What is asked, see `algoformer list tasks`; the run's own task if left out.")
     ] = None,
     prompts: Annotated[int, typer.Option(help="How many fixed prompts.")] = 6400,
     steps: Annotated[str | None, typer.Option(help="After how many steps or loops: 5,10,20; the model's own.")] = None,
@@ -163,12 +164,15 @@ def evaluate(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
     as_json: Json = False,
 ) -> None:
-    """The error of a trained model on fixed prompts, relative to the zero predictor, beside the oracle's."""
+    """The error of a trained model on fixed prompts, beside the oracle's. Fields of the task may follow: --task.n 80."""
     from dataclasses import asdict
 
     from algoformer import training
 
-    asked = training.recipe_of(checkpoint)[1] if task is None else training.preset(task).task
+    base = training.recipe_of(checkpoint)[1] if task is None else training.task_named(task)
+    asked = training.override(
+        training.Recipe(model=None, task=base, train=training.TrainConfig()), _fields(context.args)
+    ).task
     model = training.load(checkpoint)
     where = training.device_named(device)
     options: dict[str, Any] = {"prompts": prompts, "seed": seed, "device": where}
