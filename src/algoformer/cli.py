@@ -164,7 +164,7 @@ def evaluate(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
     as_json: Json = False,
 ) -> None:
-    """The error of a trained model on fixed prompts, beside the oracle's. Fields of the task may follow: --task.n 80."""
+    """The error of a model on fixed prompts, beside the oracle's. The fields of the task may follow: --task.n 80."""
     from dataclasses import asdict
 
     from algoformer import training
