@@ -86,6 +86,18 @@ def test_a_model_is_trained_and_evaluated_from_the_command_line(tmp_path):
     assert "did you mean" in run("evaluate", str(folder), "--task", "LinearRegresion").stderr
 
 
+def test_an_interrupted_run_says_how_to_go_on(monkeypatch):
+    from algoformer import training
+
+    def stopped(*arguments, **options):
+        raise training.Interrupted("stopped at step 7 of 9; run again to go on")
+
+    monkeypatch.setattr(training, "train", stopped)
+    result = run("train", "--device", "cpu", "--model.width", "16", "--model.heads", "2")
+    assert result.exit_code == 130
+    assert result.stderr.strip().endswith("algoformer: stopped at step 7 of 9; run again to go on")
+
+
 def test_a_dry_run_says_what_a_run_costs():
     found = json.loads(run("train", "--dry-run", "--model.loops", "8", "--train.window", "4").stdout)
     assert found["model"]["loops"] == 8

@@ -30,6 +30,9 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt as stop:  # a run that wrote its checkpoint says so
+            print(f"algoformer: {stop or 'interrupted'}", file=sys.stderr)
+            raise typer.Exit(130) from stop
         except (ValueError, TypeError, ArithmeticError, OSError, ImportError, NotImplementedError) as error:
             if ctx.params.get("debug"):
                 raise
