@@ -137,3 +137,10 @@ def test_the_page_works_in_a_browser(results, tmp_path, width, dark):
     assert found["seen"] and found["moved"] and found["links"], title
     assert not found["wide"] and not found["broken"] and found["lines"] >= 2, title
     assert found["ink"] == ("rgb(230, 237, 243)" if dark else "rgb(27, 31, 36)"), title
+
+
+def test_the_table_in_the_docs_is_that_of_the_results(tmp_path):
+    root = Path(__file__).parent.parent
+    found = build(root / "results", tmp_path / "index.html")
+    assert found.ok and found.rows
+    assert found.markdown in (root / "docs" / "experiments.md").read_text()

@@ -40,5 +40,7 @@ def heat(ax: Any, values: Any, *, symmetric: bool = False) -> Any:
     limits = {"vmin": -largest, "vmax": largest} if symmetric else {}
     image = ax.imshow(grid, cmap="RdBu_r" if symmetric else "viridis", aspect="auto", **limits)
     ax.grid(False)
-    ax.figure.colorbar(image, ax=ax, shrink=0.85)
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.85)
+    bar.ax.tick_params(colors=INK)
+    bar.outline.set_visible(False)
     return image

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from algoformer.algorithm import Algorithm
 from algoformer.analysis import sweep
 from algoformer.experiments.drawing import COLOURS, axes, legend
-from algoformer.experiments.experiment import Claim, Knob, Site, coded, stated
+from algoformer.experiments.experiment import Claim, Knob, Site, assumed, coded, stated
 from algoformer.experiments.lsa import SMALL, TINY, Attention
 from algoformer.prompt import Prompt
 from algoformer.solvers import Newton
@@ -29,7 +29,7 @@ SOURCE = "Figures 3, 4"
 class Config(Attention):
     """Prompts that share w and the query."""
 
-    kappa: float = coded(1.0)
+    kappa: float = assumed(10.0)
     points: int = coded(100)
     far: float = stated(100.0)
     batch_of_prompts: int = stated(5000)
@@ -38,8 +38,8 @@ class Config(Attention):
 
 PAPER = Config()
 GPU = PAPER
-CPU = Config(**(SMALL | {"hidden": False, "clip": 10.0}), batch_of_prompts=500, points=41)
-SMOKE = Config(**TINY, batch_of_prompts=16, points=9)
+CPU = Config(**(SMALL | {"hidden": False, "clip": 10.0}), kappa=1.0, far=17.0, batch_of_prompts=500, points=81)
+SMOKE = Config(**TINY, kappa=1.0, far=17.0, batch_of_prompts=16, points=17)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,5 +175,5 @@ def knob(result: Result) -> Knob:
         lines=lines | {f"Newton of order {order}": rows for order, rows in result.newton.items()},
         xlabel="first coordinate of the query",
         ylabel="output",
-        caption="With depth the outputs turn towards the linear function.",
+        caption="With depth the outputs turn towards the linear function, inside the range of training at least.",
     )

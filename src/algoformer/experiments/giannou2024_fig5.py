@@ -33,8 +33,10 @@ class Config(fig3.Config):
 
 PAPER = Config()
 GPU = PAPER
-CPU = Config(**(SMALL | NORMED | {"layers": (1, 3), "steps": 600}), batch_of_prompts=500, points=41)
-SMOKE = Config(**(TINY | NORMED | {"width": 8, "heads": 2}), batch_of_prompts=16, points=9)
+CPU = Config(
+    **(SMALL | NORMED | {"layers": (1, 3), "steps": 600}), kappa=1.0, far=17.0, batch_of_prompts=500, points=81
+)
+SMOKE = Config(**(TINY | NORMED | {"width": 8, "heads": 2}), kappa=1.0, far=17.0, batch_of_prompts=16, points=17)
 
 
 def run(config: Config, site: Site) -> Result:

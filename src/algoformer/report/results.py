@@ -31,6 +31,11 @@ body { max-width: 70rem } td.c { min-width: 15rem } td.m { text-align: right; fo
 @media (prefers-color-scheme: dark) { .holds { color: #3fc9a3 } .fails { color: #ff9b5e } }
 details { margin: .8rem 0 } summary { cursor: pointer; color: var(--soft) } a { color: inherit }
 .origin { color: var(--soft); font-size: .85rem }
+@media (max-width: 44rem) {
+  .claims, .claims tbody, .claims tr, .claims td { display: block; min-width: 0; text-align: left; border: 0 }
+  .claims thead { display: none } .claims tr { border-bottom: 1px solid var(--line); padding: .6rem 0 }
+  .claims td { padding: .05rem 0; white-space: normal } .claims td:empty { display: none }
+  .claims td[data-of]::before { content: attr(data-of) ": "; color: var(--soft) } }
 </style>"""
 
 MARKS = {
@@ -144,18 +149,19 @@ def _overview(shown: Sequence[Shown]) -> Section:
             link = f'<a href="#{s.name}">{escape(source)}</a>'
             rows.append(
                 f"<tr><td>{escape(paper)}</td><td>{link}</td><td class=c>{escape(j.text)}</td>"
-                f"<td class=m>{escape(_measured(j))}</td><td class=n>{show(j.margin)}</td>"
+                f"<td class=m data-of=measured>{escape(_measured(j))}</td>"
+                f"<td class=n data-of=margin>{show(j.margin)}</td>"
                 f"<td>{_badge(j)}</td><td>{escape(_scale(s))}</td></tr>"
             )
     missing = [name for name in EXPERIMENTS if name not in {s.name for s in shown}]
     for name in missing:
         paper, source, what = title(load(name))
         rows.append(
-            f"<tr><td>{escape(paper)}</td><td>{escape(source)}</td><td class=c>{escape(what)}</td><td class=n></td>"
-            f'<td class=n></td><td><span class="badge untested">○ {Verdict.UNTESTED}</span></td>'
+            f"<tr><td>{escape(paper)}</td><td>{escape(source)}</td><td class=c>{escape(what)}</td>"
+            f'<td class=n></td><td class=n></td><td><span class="badge untested">○ {Verdict.UNTESTED}</span></td>'
             f"<td>no result</td></tr>"
         )
-    body = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    body = _table(head, "".join(rows))
     return Section("Every claim", "The margin is how far a claim is from failing, in the worst of its runs.", [body])
 
 
@@ -179,11 +185,16 @@ def _claims(s: Shown) -> str:
     columns = {"claim": "", "source": "", "measured": " class=n", "must be": " class=n", "verdict": ""}
     head = "".join(f"<th{kind}>{name}</th>" for name, kind in columns.items())
     rows = "".join(
-        f"<tr><td class=c>{escape(j.text)}</td><td>{escape(j.source)}</td><td class=m>{escape(_measured(j))}</td>"
-        f"<td class=n>{escape(j.sense)} {j.bound:g}</td><td>{_badge(j)}</td></tr>"
+        f"<tr><td class=c>{escape(j.text)}</td><td>{escape(j.source)}</td>"
+        f"<td class=m data-of=measured>{escape(_measured(j))}</td>"
+        f'<td class=n data-of="must be">{escape(j.sense)} {j.bound:g}</td><td>{_badge(j)}</td></tr>'
         for j in s.judgements
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return _table(head, rows)
+
+
+def _table(head: str, rows: str) -> str:
+    return f'<div class="scroll"><table class=claims><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def _origin(s: Shown) -> str:
