@@ -11,7 +11,7 @@ from algoformer.checks import one_of
 
 __all__ = ["BENCHMARKS", "Table", "load", "median_seconds"]
 
-BENCHMARKS = ("solvers", "theory", "train")
+BENCHMARKS = ("solvers", "constructions", "theory", "train")
 
 
 def load(name: str) -> Callable[[], Iterator[Table]]:

@@ -2,26 +2,44 @@
 
 The ordinary layer is `torch.nn.TransformerEncoderLayer` with as many heads, a feed-forward layer of four times the
 width and no dropout, in evaluation mode; the compiled one is a pass of the loop. Both run without autograd.
-With `--errors`: the largest |transformer - algorithm| / max|y| of every lowering, over 64 fresh prompts and all steps.
+
+`python -m algoformer.bench.constructions` prints errors instead: the largest |transformer - algorithm| / max|y| of each
+lowering, over 64 fresh prompts and all steps.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from algoformer.bench.timing import Table
 from algoformer.constructions import Compiled, Interpreter, compile, descent_step, newton
 from algoformer.constructions.catalogue import CATALOGUE
 
 BATCH, ROUNDS = 16, 20
 
 
-def run(batch: int = BATCH, rounds: int = ROUNDS) -> dict[str, Any]:
+def run() -> Iterator[Table]:
+    """Compiled layers beside an ordinary one, and how they grow."""
+    found = measure()
+    columns = ["pass of the loop", "tokens", "width", "layers", "ms", "times an ordinary layer"]
+    titles = {
+        "layers": f"A compiled layer beside an ordinary one: at most {found['largest ratio']:.2g} times (gate: 2)",
+        "growth": "How it grows with N and d",
+    }
+    for part, title in titles.items():
+        yield Table(title, columns, [[name, *row.values()] for name, row in found[part].items()])
+    steps = found["milliseconds for t steps"]
+    yield Table(
+        "How it grows with the steps of gradient descent", ["steps", "ms"], [[t, ms] for t, ms in steps.items()]
+    )
+
+
+def measure(batch: int = BATCH, rounds: int = ROUNDS) -> dict[str, Any]:
     """Milliseconds a pass of the loop, and the ratio to an ordinary layer, for the catalogue and for growing sizes."""
     generator = torch.Generator().manual_seed(0)
     layers = {}
@@ -60,7 +78,7 @@ def errors(batch: int = 64) -> Iterator[tuple[str, dict[str, float]]]:
             seen = {dtype: prompt.to(dtype=dtype) for dtype in (torch.float64, torch.float32)}
             exact = {dtype: algorithm.trace(p.to(dtype=torch.float64)) for dtype, p in seen.items()}
             for lowering, bars in construction.bars.items():
-                row = {}
+                row: dict[str, float] = {}
                 for dtype, bar in zip(seen, bars, strict=True):
                     with torch.no_grad():
                         apart = construction.compile(lowering, dtype).trace(seen[dtype]).double() - exact[dtype]
@@ -75,7 +93,7 @@ def cost(model: Compiled, prompt: Any, rounds: int) -> dict[str, float]:
         state = model.init(prompt)
         z, layout = state
         width, tokens = z.shape[2], z.shape[1]
-        blocks = list(model.section("0"))
+        blocks: list[Any] = list(model.section("0"))
         heads = max(1, *(b.heads for b in blocks))
         even = heads * math.ceil(width / heads)  # its heads must divide it
         layer = torch.nn.TransformerEncoderLayer(even, heads, 4 * even, dropout=0.0, batch_first=True).eval()
@@ -120,16 +138,7 @@ def resized(prompt: Any, d: int) -> Any:
     return type(prompt)(prompt.x[:, :, columns], prompt.y, prompt.queries[:, :, columns])
 
 
-if __name__ == "__main__" and "--errors" in sys.argv:
+if __name__ == "__main__":
     for name, row in errors():
         bars = f"bars {row['float64 bar']:.0e} / {row['float32 bar']:.0e}"
         print(f"{name:<75} {row['float64']:.1e} / {row['float32']:.1e}   {bars}", flush=True)
-elif __name__ == "__main__":
-    result = run()
-    for part in ("layers", "growth"):
-        print(f"{part:<55} tokens  width  layers       ms  times an ordinary layer")
-        for name, row in result[part].items():
-            sizes = f"{row['tokens']:>6} {row['width']:>6} {row['layers']:>7}"
-            print(f"{name:<55} {sizes} {row['ms']:>8.2f}  {row['ratio']:.2f}")
-    print("milliseconds for t steps of gradient descent:", result["milliseconds for t steps"])
-    print(f"largest ratio: {result['largest ratio']:.2f}")
