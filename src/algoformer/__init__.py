@@ -25,7 +25,18 @@ _HOME = {
     "train": "training",
 }
 
-_MODULES = ("analysis", "claims", "constructions", "models", "solvers", "tasks", "testing", "theory", "training")
+_MODULES = (
+    "analysis",
+    "claims",
+    "constructions",
+    "experiments",
+    "models",
+    "solvers",
+    "tasks",
+    "testing",
+    "theory",
+    "training",
+)
 
 __all__ = [
     "Algorithm",
@@ -45,6 +56,7 @@ __all__ = [
     "claims",
     "compile",
     "constructions",
+    "experiments",
     "models",
     "rollout",
     "solvers",
@@ -69,7 +81,18 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from algoformer import analysis, claims, constructions, models, solvers, tasks, testing, theory, training
+    from algoformer import (
+        analysis,
+        claims,
+        constructions,
+        experiments,
+        models,
+        solvers,
+        tasks,
+        testing,
+        theory,
+        training,
+    )
     from algoformer.algorithm import Algorithm, Diverged, On, Reduction, rollout
     from algoformer.constructions import compile
     from algoformer.estimators import InContextClassifier, InContextRegressor
