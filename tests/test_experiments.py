@@ -10,7 +10,9 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
@@ -19,7 +21,16 @@ import algoformer.experiments
 from algoformer.experiments import EXPERIMENTS, Claim, Knob, Missing, Site, Store, Verdict, judge, load, reproduce
 from algoformer.experiments.experiment import PRESETS, preset, scale, settings, title
 from algoformer.experiments.fingerprints import fingerprint, moved, recorded
+from algoformer.experiments.layers import read_layers
+from algoformer.experiments.linear import Looped
 from algoformer.experiments.store import address
+from algoformer.experiments.trained import trained
+from algoformer.models import LinearSelfAttentionConfig, Transformer, TransformerConfig
+from algoformer.prompt import Dense
+from algoformer.task import Sample, Task, Truth
+from algoformer.tasks import LinearRegression
+from algoformer.theory import looped_optimum
+from algoformer.training import Recipe, TrainConfig
 
 QUICK = "fu2024_rates"
 
@@ -304,3 +315,73 @@ def test_progress_counts_the_runs_that_are_not_kept(tmp_path):
 def test_seeds_and_streams_draw_apart():
     drawn = {Site(seed=seed).generator(stream).initial_seed() % 2**32 for seed in range(4) for stream in ("", "a", "b")}
     assert len(drawn) == 12
+
+
+def small_recipe() -> Recipe:
+    model = LinearSelfAttentionConfig(features=2, layers=1, heads=1)
+    return Recipe(model=model, task=LinearRegression(d=2, n=4), train=TrainConfig(steps=3, batch=4, warmup=1))
+
+
+def test_a_model_is_trained_once_and_loaded_from_then_on(tmp_path, monkeypatch):
+    site = Site(models=tmp_path / "models", folder=tmp_path / "unfinished")
+    first = trained(small_recipe(), site)
+    monkeypatch.setattr("algoformer.experiments.trained.train", lambda *_: pytest.fail("it was trained again"))
+    second = trained(small_recipe(), site, fresh=False)
+    prompt = small_recipe().task.sample(3, torch.Generator().manual_seed(0)).prompt
+    assert torch.equal(first.predict(prompt), second.predict(prompt))
+    assert (next((tmp_path / "models").iterdir()) / "recipe.json").exists()
+
+
+def test_seeds_train_models_of_their_own(tmp_path):
+    models = [trained(small_recipe(), Site(seed=seed, models=tmp_path)) for seed in (0, 1)]
+    assert len(list(tmp_path.iterdir())) == 2
+    assert not torch.equal(next(models[0].parameters()), next(models[1].parameters()))
+
+
+def test_a_model_that_must_be_there_and_is_not_is_missing(tmp_path):
+    with pytest.raises(Missing, match="--preset gpu"):
+        trained(small_recipe(), Site(models=tmp_path), fresh=False)
+
+
+@pytest.mark.parametrize("name", ["algoformer2024_fig2", "fu2024_fig3", "giannou2024_fig7"])
+def test_a_cpu_preset_trains_no_softmax_model(tmp_path, name):
+    found = reproduce([name], preset="cpu", seeds=1, out=tmp_path)
+    assert [o.status for o in found.outcomes] == ["untested"]
+    assert "run with --preset gpu" in found.outcomes[0].message
+
+
+def test_a_looped_model_learns_the_exact_optimum(generator):
+    made = Looped(d=3, n=10, loops=2, steps=400, batch=200, lr=0.02).train(generator)
+    best = looped_optimum(3, 10, 2)
+    assert float((made.A[0] - float(best.a) * torch.eye(3)).abs().max()) < 0.03
+    assert made.losses[-1] == pytest.approx(float(best.loss), rel=0.2)
+
+
+class Sums(Task):
+    """y = sum of x, in every prompt: a linear read-out of the tokens of x knows it."""
+
+    def sample(self, batch, generator, dtype=torch.float32):
+        x = torch.randn(batch, 5, 2, generator=generator, dtype=dtype)
+        y = x.sum(-1, keepdim=True)
+        return Sample(Dense(x, y), y, Truth(y, None))
+
+
+def test_what_a_stream_holds_linearly_is_read_out_of_it(generator):
+    model = Transformer(TransformerConfig(features=2, width=8, heads=2, layers=2), generator)
+    known, unknown = (read_layers(model, t, 200, Site()) for t in (Sums(), LinearRegression(d=2, n=4, dense=True)))
+    assert known.answers.shape == (3, 200, 5, 1)
+    assert float(known.errors.max()) < 1e-3
+    assert float(unknown.errors.min()) > 0.5  # the weights differ from prompt to prompt, and nothing is trained
+    answers, target = known.answers.numpy()[:, :, -1], known.prompt.y.numpy()[:, -1]
+    assert np.allclose(known.errors.numpy(), ((answers - target) ** 2).mean((1, 2)) / (target**2).mean())
+
+
+def test_the_maps_of_known_algorithms_are_the_reference():
+    """Matches of Newton steps 0 to 5 with gradient steps, and similarities of step 3, seed 0 of the recipe."""
+    experiment = load("fu2024_fig26")
+    config = dataclasses.replace(experiment.PAPER, newton=5, descent=16, prompts=160, draws=20)
+    result = experiment.run(config, Site())
+    assert result.best == [1, 1, 2, 3, 4, 6]
+    row = dict(zip(result.descent, result.similarity[3], strict=True))
+    for step, value in {1: 0.9624, 2: 0.9838, 4: 0.9787, 8: 0.9346, 16: 0.8624}.items():
+        assert row[step] == pytest.approx(value, abs=0.006)

@@ -46,23 +46,24 @@ def run(config: Config, site: Site) -> Result:
 
 def claims(result: Result) -> list[Claim]:
     """Good inside, off outside, and not a line."""
-    near = fig3.claims(result)
+    near, far = fig3.apart(result, result.attention[-1])
+    errors = (result.error[-1],)
     return [
         Claim(
             text="inside the range of training the deepest model follows the linear function to 10 %",
             source="Figure 5",
-            measured=near[0].measured,
+            measured=near,
             sense="<",
             bound=0.1,
-            errors=near[0].errors,
+            errors=errors,
         ),
         Claim(
             text="far outside it does not: more than 10 % off",
             source="Figure 6",
-            measured=near[1].measured,
+            measured=far,
             sense=">",
             bound=0.1,
-            errors=near[1].errors,
+            errors=errors,
         ),
         Claim(
             text="its output is not a straight line in the query: R² below 0.999",
@@ -70,7 +71,7 @@ def claims(result: Result) -> list[Claim]:
             measured=result.linearity[-1],
             sense="<",
             bound=0.999,
-            errors=near[0].errors,
+            errors=errors,
         ),
     ]
 
