@@ -48,7 +48,7 @@ from algoformer.training.codec import decode, encode, model_of
 from algoformer.training.config import Plan
 from algoformer.training.cost import cost
 from algoformer.training.curriculum import Curriculum
-from algoformer.training.data import Data, Size
+from algoformer.training.data import Data, Size, seed_of
 from algoformer.training.presets import PRESETS, describe, override, preset
 
 HERE = Path(__file__).parent
@@ -756,3 +756,9 @@ def test_no_gpu_where_one_was_asked_for_is_a_clear_error():
         with pytest.raises(ValueError, match=f"device must be one that is here; got '{name}'"):
             device_named(name)
     assert device_named(None).type == "cpu"
+
+
+def test_every_part_of_a_seed_reaches_the_bits_that_a_cpu_takes():
+    parts = [("dropout", seed, step, rank) for seed in range(3) for step in (0, 1, 2**20) for rank in range(2)]
+    first = {torch.rand((), generator=torch.Generator().manual_seed(seed_of(*p))).item() for p in parts}
+    assert len(first) == len(parts)

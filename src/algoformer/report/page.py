@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -74,7 +75,7 @@ def figure(fig: Figure, caption: str) -> str:
     out = io.StringIO()
     fig.savefig(out, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
     svg = re.sub(r"^.*?(?=<svg)", "", out.getvalue(), flags=re.S).replace(INK, "currentColor")
-    prefix = f"f{abs(hash(caption)):x}-"  # ids of several figures on one page must not meet
+    prefix = f"f{zlib.crc32(caption.encode()):x}-"  # ids of several figures on one page must not meet
     svg = re.sub(r'(id="|href="#|url\(#)', lambda m: m.group(1) + prefix, svg)
     return (
         f'<figure role="img" aria-label="{escape(caption)}">{svg}<figcaption>{_inline(caption)}</figcaption></figure>'

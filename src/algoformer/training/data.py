@@ -41,8 +41,13 @@ class Batch(NamedTuple):
 
 def seeded(generator: torch.Generator, *parts: object) -> torch.Generator:
     """Seed a generator by a few names and numbers."""
+    return generator.manual_seed(seed_of(*parts))
+
+
+def seed_of(*parts: object) -> int:
+    """A seed from a few names and numbers, all of which reach its low 32 bits: a CPU takes no others."""
     digest = hashlib.blake2b("/".join(map(str, parts)).encode(), digest_size=8).digest()
-    return generator.manual_seed(int.from_bytes(digest, "big") >> 1)
+    return int.from_bytes(digest, "big") >> 1
 
 
 def resized(task: Task[Any], size: Size) -> Task[Any]:

@@ -26,7 +26,7 @@ from algoformer.training import checkpoint
 from algoformer.training.codec import config_in, encode
 from algoformer.training.config import TrainConfig
 from algoformer.training.curriculum import Curriculum
-from algoformer.training.data import Data, Size
+from algoformer.training.data import Data, Size, seed_of
 from algoformer.training.step import Step, compiled, settings
 
 FREE = ("checkpoint_every", "keep")  # may differ when a run goes on
@@ -300,7 +300,7 @@ class _Run:
             yield
             return
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed((self.config.seed << 32) + (self.done << 8) + self.rank)
+            torch.manual_seed(seed_of("dropout", self.config.seed, self.done, self.rank))
             yield
 
     def _any(self, stop: threading.Event) -> bool:
