@@ -153,13 +153,19 @@ def demo(tmp_path_factory):
     return out, json.loads(result.stdout)
 
 
-def test_the_demo_races_the_solvers(demo):
+def test_the_demo_races_builds_trains_and_computes(demo):
     _, numbers = demo
     race = {row["steps to"]: row for row in numbers["race"]}
     assert int(race["Newton, from I"]["1e-6, isotropic"]) < int(race["conjugate gradients"]["1e-6, isotropic"])
     assert race["gradient descent"]["1e-6, isotropic"].startswith(">")
     errors = {row["error with"]: row for row in numbers["context"]}
     assert errors["ridge (Bayes)"]["20"] == min(row["20"] for row in errors.values())
+    assert all(row["float64"] < 1e-8 for row in numbers["built"])
+    for layer in numbers["trained"]:
+        assert layer["step size learned"] == pytest.approx(layer["exact step size"], rel=0.1)
+        assert layer["distance from a multiple of I"] < 0.1
+    for row in numbers["exact"]:
+        assert row["looped, sampled"] == pytest.approx(row["looped"], rel=0.15)
     assert numbers["provenance"]["versions"]["torch"]
 
 

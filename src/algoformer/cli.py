@@ -278,7 +278,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="The seed of the problems.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """The tour in small: race the solvers, print a table, write a page with pictures. Under a minute on two cores."""
+    """The tour in small: race, build, train, dissect, verify; a page with pictures. A minute on two cores."""
     from algoformer.demo import run
 
     result = run(out, seed=seed, progress=_progress())
