@@ -382,7 +382,7 @@ def test_a_leaky_network_follows_dtype_seed_and_pickle():
     assert not torch.equal(LeakyNetwork.drawn((3, 4, 3), seed=2)(x), network(x))
 
 
-@given(st.floats(-1e6, 1e6), st.floats(1e-3, 2.0))
+@given(st.floats(-1e6, 1e6).filter(lambda z: z == 0 or abs(z) > 1e-300), st.floats(1e-3, 2.0))
 @settings(max_examples=50, deadline=None)
 def test_unleaky_undoes_leaky(z, slope):
     v = torch.tensor([z], dtype=torch.float64)
