@@ -87,12 +87,18 @@ def detached(self, p, s):
         ({"horizon": lambda self, p: 1, "predict": lambda self, p, steps=None: p.y * 0}, "trace_ends_in_predict"),
         ({"__deepcopy__": lambda self, memo: Halving(steps=1)}, "copies_agree"),
         ({"prepare": seeing_all}, "dense_is_predict_on_every_prefix"),
+        ({"predict": lambda self, p, steps=None: p.y[:, :1]}, "no_queries"),
     ],
 )
 def test_every_law_can_fail(method, law, monkeypatch):
     (case,) = [c for c in laws(broken(monkeypatch, **method), dtypes=[torch.float64]) if c.name == law]
     with pytest.raises(AssertionError):
         case()
+
+
+def test_every_law_is_broken_above():
+    (broken_laws,) = [mark.args[1] for mark in test_every_law_can_fail.pytestmark if mark.name == "parametrize"]
+    assert {law for _, law in broken_laws} == {case.name for case in laws(Halving(steps=1))}
 
 
 def test_a_law_that_is_not_there_cannot_be_left_out():
