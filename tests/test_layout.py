@@ -12,7 +12,7 @@ ROOT = Path(algoformer.__file__).parent
 
 # Each part sees the parts on lower floors; parts of one floor do not see each other.
 FLOORS = [
-    ["checks", "provenance"],
+    ["checks", "files", "provenance"],
     ["prompt"],
     ["algorithm"],
     ["task"],

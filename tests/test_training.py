@@ -473,7 +473,7 @@ def test_a_torn_or_hostile_checkpoint_is_passed_over_for_the_one_before(spoil, t
 
 def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
     config = TrainConfig(steps=8, batch=4, log_every=1, checkpoint_every=2)
-    put, writes = checkpoint._put, itertools.count()
+    put, writes = checkpoint.put, itertools.count()
 
     def full(path, data):
         if next(writes) > 4:
@@ -481,13 +481,13 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         put(path, data)
 
-    monkeypatch.setattr(checkpoint, "_put", full)
+    monkeypatch.setattr(checkpoint, "put", full)
     with pytest.raises(OSError, match="No space left"):
         train(tiny(), TASK, config, tmp_path / "run")
     step, _, wrong = checkpoint.latest(tmp_path / "run" / "checkpoints")
     assert step == 4 and not wrong
     assert not list((tmp_path / "run" / "checkpoints").glob(".*"))
-    monkeypatch.setattr(checkpoint, "_put", put)
+    monkeypatch.setattr(checkpoint, "put", put)
     again, plain = tiny(), tiny()
     train(again, TASK, config, tmp_path / "run")
     train(plain, TASK, config, tmp_path / "other")

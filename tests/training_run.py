@@ -33,7 +33,7 @@ def main() -> None:
     if len(sys.argv) > 2:
         number, step, where = sys.argv[2], int(sys.argv[3]), sys.argv[4]
         if where == "write":  # in the middle of writing a checkpoint, from the given one on
-            put, seen = checkpoint._put, []
+            put, seen = checkpoint.put, []
 
             def dying(path, data):
                 seen.append(path)
@@ -42,7 +42,7 @@ def main() -> None:
                     os.kill(os.getpid(), getattr(signal, number))
                 put(path, data)
 
-            checkpoint._put = dying
+            checkpoint.put = dying
         else:
             sample = LinearRegression.sample
             calls = []

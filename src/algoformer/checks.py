@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 def whole(name: str, value: object, least: int = 0) -> None:
@@ -27,3 +28,13 @@ def one_of(name: str, value: object, options: Sequence[object]) -> None:
     """Hold a value to a few options."""
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}")
+
+
+def known(name: str, value: str, options: Iterable[str]) -> str:
+    """Hold a name to those there are, and tell the nearest; for lists too long to print."""
+    names = list(options)
+    if value in names:
+        return value
+    near = get_close_matches(value, names, 3, 0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
+    raise ValueError(f"{name} must be one that there is; got {value!r}: {hint}")

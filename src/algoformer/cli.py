@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from collections.abc import Callable
 from inspect import isabstract
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import algoformer
-from algoformer.checks import one_of
+from algoformer.checks import known, one_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +32,7 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt as stop:  # a run that wrote its checkpoint says so
             print(f"algoformer: {stop or 'interrupted'}", file=sys.stderr)
             raise typer.Exit(130) from stop
-        except (ValueError, TypeError, ArithmeticError, OSError, ImportError, NotImplementedError) as error:
+        except (ValueError, TypeError, ArithmeticError, OSError, ImportError) as error:
             if ctx.params.get("debug"):
                 raise
             print(f"algoformer: {error}", file=sys.stderr)
@@ -106,7 +105,7 @@ def show(
     from algoformer import constructions
     from algoformer.constructions.catalogue import CATALOGUE
 
-    found = CATALOGUE[_known("the construction", name, CATALOGUE)]
+    found = CATALOGUE[known("the construction", name, CATALOGUE)]
     if attention is not None:
         one_of("attention", attention, ("linear", "relu", "softmax"))
     print(f"{found.source}\nclaimed: {found.claim}\n")
@@ -201,7 +200,7 @@ def verify(
     from algoformer import claims
 
     for name in claim or ():
-        _known("a claim", name, claims.claims())
+        known("a claim", name, claims.claims())
     rows = claims.verify(claim or None, _progress())
     if as_json:
         _print_json([row.json() for row in rows])
@@ -374,16 +373,6 @@ def _experiments() -> dict[str, str]:
     from algoformer.experiments import EXPERIMENTS, load
 
     return {name: (load(name).__doc__ or "").strip().split("\n")[0] for name in EXPERIMENTS}
-
-
-def _known(what: str, name: str, names: Iterable[str]) -> str:
-    """The name, if it is one of these; otherwise an error with the nearest."""
-    options = list(names)
-    if name in options:
-        return name
-    near = get_close_matches(name, options, 3, 0.4)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(options)}"
-    raise ValueError(f"{what} must be one that there is; got {name!r}: {hint}")
 
 
 def _fields(arguments: list[str]) -> dict[str, str]:

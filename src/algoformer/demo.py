@@ -15,6 +15,7 @@ from algoformer import claims
 from algoformer.algorithm import Algorithm
 from algoformer.analysis import distance_to_identity
 from algoformer.constructions.catalogue import CATALOGUE
+from algoformer.files import replace_file
 from algoformer.models import LinearTransformer, LinearTransformerConfig
 from algoformer.provenance import provenance
 from algoformer.report.page import COLOURS, Section, axes, figure, legend, page, table
@@ -85,9 +86,7 @@ def run(out: Path, *, seed: int = 0, progress: Progress | None = None) -> Result
         f"Seed {seed}, commit {origin['commit']}, torch {origin['versions']['torch']}, {origin['device']}.",
     )
     target = out / "index.html"
-    draft = target.with_suffix(".tmp")
-    draft.write_text(html, encoding="utf-8")
-    draft.replace(target)
+    replace_file(target, html.encode())
     return Result(target, chapters)
 
 

@@ -10,14 +10,13 @@ lowering, over 64 fresh prompts and all steps.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import torch
 
-from algoformer.bench.timing import Table
+from algoformer.bench.timing import Table, median_seconds
 from algoformer.constructions import Compiled, Interpreter, compile, descent_step, newton
 from algoformer.constructions.catalogue import CATALOGUE
 
@@ -62,7 +61,7 @@ def measure(batch: int = BATCH, rounds: int = ROUNDS) -> dict[str, Any]:
     model = CATALOGUE["descent-step"].compile("softmax", torch.float32)
     prompt = isotropic(batch, generator).to(dtype=torch.float32)
     with torch.no_grad():
-        passes = {t: 1e3 * fastest([partial(model.predict, prompt, t)], rounds)[0] for t in (1, 10, 100)}
+        passes = {t: 1e3 * median_seconds(partial(model.predict, prompt, t), repeats=rounds)[0] for t in (1, 10, 100)}
     ratios = [row["ratio"] for name, row in layers.items()]
     return {"layers": layers, "growth": growth, "milliseconds for t steps": passes, "largest ratio": max(ratios)}
 
@@ -110,21 +109,8 @@ def cost(model: Compiled, prompt: Any, rounds: int) -> dict[str, float]:
             for _ in blocks:
                 stream = layer(stream)
 
-        mine, other = fastest([ours, theirs], rounds)
+        mine, other = median_seconds(ours, theirs, repeats=rounds)
     return {"tokens": tokens, "width": width, "layers": len(blocks), "ms": 1e3 * mine, "ratio": mine / other}
-
-
-def fastest(jobs: list[Callable[[], Any]], rounds: int) -> list[float]:
-    """The least seconds of each job, run in turns so that a busy machine hits all alike."""
-    times: list[list[float]] = [[] for _ in jobs]
-    for job in jobs:
-        job()
-    for _ in range(rounds):
-        for seconds, job in zip(times, jobs, strict=True):
-            begin = time.perf_counter()
-            job()
-            seconds.append(time.perf_counter() - begin)
-    return [min(t) for t in times]
 
 
 def repeated(prompt: Any, n: int) -> Any:

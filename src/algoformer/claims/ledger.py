@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from algoformer.claims.claim import Claim, Evidence, Kind, Verdict
+from algoformer.files import replace_file
 
 PAPERS = {
     "ahn": "Ahn et al. 2023, Transformers learn to implement preconditioned gradient descent for in-context learning",
@@ -112,7 +113,7 @@ def record(rows: Collection[Row]) -> None:
         for row in rows
     }
     ordered = {i: known[i] for i in claims() if i in known}
-    _RECORD.write_text(json.dumps(ordered, indent=1) + "\n")
+    replace_file(_RECORD, json.dumps(ordered, indent=1).encode() + b"\n")
 
 
 def page() -> str:

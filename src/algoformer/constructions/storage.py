@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as serialised
 from torch import Tensor
 
 from algoformer.constructions import encoder, instructions, logistic
@@ -19,6 +20,7 @@ from algoformer.constructions.instructions import Instruction, Table
 from algoformer.constructions.lowering import Compiled, compile
 from algoformer.constructions.program import Gram, Program
 from algoformer.constructions.stream import Form, Stream, form_from_json, form_json
+from algoformer.files import replace_file
 from algoformer.prompt import Chains, Dense, Prompt, Series
 
 Function = Callable[[Tensor], Tensor]
@@ -36,11 +38,12 @@ def save(model: Compiled, folder: str | Path) -> None:
     """Write `weights.safetensors` and `program.json` into a folder."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    save_file({name: t.contiguous() for name, t in model.state_dict().items()}, path / "weights.safetensors")
+    weights = {name: t.contiguous() for name, t in model.state_dict().items()}
     options = {name: getattr(model, name) for name in ("attention", "heads", "masked", "outside")}
     dtype = str(model.dtype).removeprefix("torch.")
     document = {"program": program_json(model.program), "options": options, "dtype": dtype}
-    (path / "program.json").write_text(json.dumps(document, indent=1))
+    replace_file(path / "weights.safetensors", serialised(weights))
+    replace_file(path / "program.json", json.dumps(document, indent=1).encode())
 
 
 def load(folder: str | Path, functions: Mapping[str, Function] | None = None) -> Compiled:

@@ -48,14 +48,7 @@ def claims(result: Result) -> list[Claim]:
             bound=0.5,
             errors=able,
         ),
-        Claim(
-            text="the last layer is at least as like Newton as like gradient descent, both at their best step",
-            source=SOURCE,
-            measured=result.best_similarity["Newton"][-1] - result.best_similarity["gradient descent"][-1],
-            sense=">",
-            bound=0.0,
-            errors=able,
-        ),
+        fig3.leads(result, SOURCE),
     ]
 
 

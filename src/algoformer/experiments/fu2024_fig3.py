@@ -96,10 +96,21 @@ def _slope(x: list[int], y: list[float]) -> float:
     return sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / spread if spread else 0.0
 
 
+def leads(result: Result, source: str) -> Claim:
+    """The claim that the last layer is more like Newton, which the figures of all three kinds of problem make."""
+    return Claim(
+        text="the last layer is more like Newton than like gradient descent, both at their best step",
+        source=source,
+        measured=result.best_similarity["Newton"][-1] - result.best_similarity["gradient descent"][-1],
+        sense=">",
+        bound=0.0,
+        errors=(result.error,),
+    )
+
+
 def claims(result: Result) -> list[Claim]:
     """Linear in Newton steps, exponential in gradient steps, and more like Newton than like gradient descent."""
     able = (result.error,)
-    lead = result.best_similarity["Newton"][-1] - result.best_similarity["gradient descent"][-1]
     return [
         Claim(
             text="a layer is worth several Newton steps, linearly: more than 1 a layer in the middle layers",
@@ -117,14 +128,7 @@ def claims(result: Result) -> list[Claim]:
             bound=0.5,
             errors=able,
         ),
-        Claim(
-            text="the last layer is more like Newton than like gradient descent, both at their best step",
-            source=SOURCE,
-            measured=lead,
-            sense=">",
-            bound=0.0,
-            errors=able,
-        ),
+        leads(result, SOURCE),
         Claim(
             text="the lead of the family named for the last layer excludes 0 (1 if one is named)",
             source="ours",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import cast
 
+from algoformer.checks import known
 from algoformer.experiments.experiment import Experiment
 
 EXPERIMENTS = (
@@ -43,8 +43,4 @@ EXPERIMENTS = (
 
 def load(name: str) -> Experiment:
     """The experiment of that name."""
-    if name not in EXPERIMENTS:
-        near = get_close_matches(name, EXPERIMENTS, 3, 0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(EXPERIMENTS)}"
-        raise ValueError(f"an experiment must be one that there is; got {name!r}: {hint}")
-    return cast(Experiment, import_module(f"algoformer.experiments.{name}"))
+    return cast(Experiment, import_module(f"algoformer.experiments.{known('an experiment', name, EXPERIMENTS)}"))

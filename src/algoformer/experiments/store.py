@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from algoformer.experiments.registry import EXPERIMENTS, load
+from algoformer.files import replace_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +71,7 @@ class Store:
             "provenance": provenance,
         }
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_suffix(f".{os.getpid()}.tmp")
-        with draft.open("w", encoding="utf-8") as out:
-            json.dump(document, out, indent=None, separators=(",", ":"))
-            out.write("\n")
-            out.flush()
-            os.fsync(out.fileno())
-        draft.replace(file)
+        replace_file(file, json.dumps(document, separators=(",", ":")).encode() + b"\n")
         return file
 
     def records(self) -> tuple[list[Record], dict[Path, str]]:

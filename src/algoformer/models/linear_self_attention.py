@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from algoformer.checks import real, whole
 from algoformer.models.linear_transformer import Tokens, joined
-from algoformer.models.model import Model
+from algoformer.models.model import Layered, Model
 from algoformer.prompt import Prompt
 
 
@@ -84,7 +84,7 @@ class FullHeads(nn.Module):
         return h @ (self.Q.mT @ gram[:, None] @ self.P.mT).sum(1)
 
 
-class LinearSelfAttention(Model):
+class LinearSelfAttention(Layered, Model):  # type: ignore[misc, override]
     """h <- clip(h + heads(LN(h))), with the LayerNorm and the clipping optional.
 
     The prediction is the read-out of the query's token; without a `width`, minus its label entry.
@@ -110,14 +110,6 @@ class LinearSelfAttention(Model):
                     v.normal_(0, std, generator=generator)
                 elif not name.startswith(("norms", "last")):
                     v.zero_()
-
-    @property
-    def steps(self) -> int:  # type: ignore[override]
-        return self.config.layers
-
-    @property
-    def limit(self) -> int:  # type: ignore[override]
-        return self.config.layers
 
     @property
     def variant(self) -> str:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from algoformer.checks import real, whole
-from algoformer.models.model import Model
+from algoformer.models.model import Layered, Model
 from algoformer.models.tokens import interleaved, sequences
 from algoformer.prompt import Chains, Dense, Prompt, Series
 
@@ -35,7 +35,7 @@ class Hidden(NamedTuple):
     rows: slice | Tensor
 
 
-class LSTM(Model):
+class LSTM(Layered, Model):  # type: ignore[misc, override]
     """h_0 = embed(tokens), h_{t+1} = LSTM_t(h_t); read as head(h_t) at the tokens of x."""
 
     config: LSTMConfig
@@ -52,14 +52,6 @@ class LSTM(Model):
         with torch.no_grad():
             for v in self.parameters():  # the range of nn.LSTM
                 v.uniform_(-(width**-0.5), width**-0.5, generator=generator)
-
-    @property
-    def steps(self) -> int:  # type: ignore[override]
-        return self.config.layers
-
-    @property
-    def limit(self) -> int:  # type: ignore[override]
-        return self.config.layers
 
     @property
     def variant(self) -> str:

@@ -96,6 +96,20 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
         return model.eval()
 
 
+class Layered:
+    """A model with a fixed number of layers: a step is a layer, and there are no more."""
+
+    config: Any
+
+    @property
+    def steps(self) -> int:
+        return int(self.config.layers)
+
+    @property
+    def limit(self) -> int:
+        return int(self.config.layers)
+
+
 class SequenceModel(Model):
     """A model of tokens in a residual stream: a read-in, positions, blocks, a read-out."""
 

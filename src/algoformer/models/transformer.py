@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from algoformer.checks import whole
 from algoformer.models.blocks import Answer, Block, BlockConfig, initialise
-from algoformer.models.model import SequenceModel
+from algoformer.models.model import Layered, SequenceModel
 from algoformer.models.tokens import Layout
 
 
@@ -30,7 +30,7 @@ class Stream(NamedTuple):
     layout: Layout
 
 
-class Transformer(SequenceModel):
+class Transformer(Layered, SequenceModel):  # type: ignore[misc, override]
     """h_0 = embed(prompt) + positions, h_{t+1} = block_t(h_t); read as head(LN(h_t))."""
 
     config: TransformerConfig
@@ -40,14 +40,6 @@ class Transformer(SequenceModel):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.answer = Answer(config, 0)
         initialise(self, config.layers, generator)
-
-    @property
-    def steps(self) -> int:  # type: ignore[override]
-        return self.config.layers
-
-    @property
-    def limit(self) -> int:  # type: ignore[override]
-        return self.config.layers
 
     @property
     def variant(self) -> str:

@@ -20,6 +20,7 @@ from algoformer.experiments.experiment import (
 )
 from algoformer.experiments.registry import EXPERIMENTS, load
 from algoformer.experiments.store import Record, Store
+from algoformer.files import replace_file
 from algoformer.report.knobs import HEAD, slider
 from algoformer.report.page import Section, figure, page, show, table
 
@@ -112,9 +113,7 @@ def build(results: str | Path = "results", out: str | Path = "report/index.html"
     )
     target = Path(out)
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_suffix(".tmp")
-    draft.write_text(html, encoding="utf-8")
-    draft.replace(target)
+    replace_file(target, html.encode())
     return Report(target, shown, broken)
 
 

@@ -64,4 +64,4 @@ def counts(p: Prompt) -> Float[Tensor, "b 1 1"]:
 def no_autograd(solver: Algorithm[Any, Any], p: Any, instead: str) -> None:
     """Refuse, by name, to differentiate by the inputs."""
     if torch.is_grad_enabled() and p.x.requires_grad:
-        raise NotImplementedError(f"{type(solver).__name__} is not differentiable by the examples' x; {instead}")
+        raise ValueError(f"{type(solver).__name__} must get an x without gradient, of which it has none; {instead}")

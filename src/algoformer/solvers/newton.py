@@ -116,7 +116,7 @@ class Newton(Algorithm[Any, Any]):
 
     def init(self, p: Prompt | Dense) -> Shares | Streamed | Inverse:
         if self.form == "spectral":
-            no_autograd(self, p, 'form="stream" is')
+            no_autograd(self, p, 'form="stream" has one')
             values, v, z = self._directions(*p.pairs) if isinstance(p, Prompt) else self._prefixes(p)
             return Shares(self._scale(values) * self._power(values), v, z)
         if self.form == "stream":

@@ -16,6 +16,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from algoformer.files import put, sync
+
 SHARD = 14 * 2**20  # bytes of tensors in a file
 TEXT = 64 * 2**20  # bytes that state.json may have
 NAME = re.compile(r"step-(\d{8,})")
@@ -46,13 +48,13 @@ def write(folder: Path, step: int, tree: Any, keep: int) -> Path:
             name = f"shard-{number:04d}.safetensors"
             data = save(shard)
             body["files"][name] = hashlib.sha256(data).hexdigest()
-            _put(draft / name, data)
+            put(draft / name, data)
         text = json.dumps(body, sort_keys=True)
-        _put(draft / "state.json", json.dumps({"sha256": _digest(text), "state": body}, sort_keys=True).encode())
-        _sync(draft)
+        put(draft / "state.json", json.dumps({"sha256": _digest(text), "state": body}, sort_keys=True).encode())
+        sync(draft)
         shutil.rmtree(final, ignore_errors=True)  # only a torn one can be in the way
         draft.rename(final)
-        _sync(folder)
+        sync(folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
@@ -113,17 +115,6 @@ def latest(folder: Path) -> tuple[int, Any, list[str]] | None:
     return None
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    draft = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        _put(draft, data)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    _sync(path.parent)
-
-
 def _flat(tree: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(tree, Tensor):
         name = str(len(tensors))
@@ -170,18 +161,3 @@ def _shards(tensors: dict[str, Tensor], index: dict[str, Any]) -> Iterator[dict[
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _put(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

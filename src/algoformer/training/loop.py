@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from algoformer.files import replace_file
 from algoformer.models import LinearTransformer, Model
 from algoformer.models.model import load_weights
 from algoformer.task import Task
@@ -246,7 +247,7 @@ class _Run:
         elif any(checkpoint.steps(folder / "checkpoints")):
             raise ValueError(f"{folder} must hold the config.json of its checkpoints; got none")
         if self.rank == 0:
-            checkpoint.replace_file(file, json.dumps(mine, indent=2).encode())
+            replace_file(file, json.dumps(mine, indent=2).encode())
         found = checkpoint.latest(folder / "checkpoints")
         size = 0
         if found is not None:
