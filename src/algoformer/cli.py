@@ -293,6 +293,7 @@ def bench(
     what: Annotated[
         list[str] | None, typer.Argument(help="Which benchmarks; all that need no GPU if left out.")
     ] = None,
+    gpu: Annotated[bool, typer.Option("--gpu", help="With train: also all that is published of a GPU.")] = False,
     as_json: Json = False,
 ) -> None:
     """Every speed figure that we claim, as ratios measured side by side in one run."""
@@ -303,7 +304,7 @@ def bench(
 
     tables = []
     for name in what or BENCHMARKS:
-        for table in load(name)():
+        for table in load(name)(**({"gpu": True} if gpu and name == "train" else {})):
             tables.append(asdict(table))
             if not as_json:
                 _print_table(table.title, table.columns, table.rows)

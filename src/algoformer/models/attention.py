@@ -11,17 +11,13 @@ from torch import Tensor, nn
 
 Kind = Literal["softmax", "relu", "linear"]
 KINDS: tuple[Kind, ...] = ("softmax", "relu", "linear")
-LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # tokens, and widths of a head, of the kernel
 
 
 class Attention(nn.Module):
     """o_i = W_o sum_j f(<q_i, k_j> / sqrt(c)) v_j over the tokens j that i may attend to, c the width of a head.
 
-    f is the softmax over j; or f(a) = relu(a) / count or f(a) = a / count, count the number of such tokens. `kernel`
-    lets a hand-written one step in where it applies.
+    f is the softmax over j; or f(a) = relu(a) / count or f(a) = a / count, count the number of such tokens.
     """
-
-    kernel = False
 
     def __init__(self, width: int, heads: int, kind: Kind = "softmax", dropout: float = 0.0) -> None:
         super().__init__()
@@ -35,9 +31,6 @@ class Attention(nn.Module):
         b, s, e = x.shape
         qkv = self.qkv(x)
         dropout = self.dropout if self.training else 0.0
-        if self.kernel and mask is None and not dropout and self.kind == "softmax" and _short(qkv, self.heads):
-            fast: Tensor = self.out(torch.ops.algoformer.short_attention(qkv, self.heads)[:, rows])
-            return fast
         q, k, v = qkv.view(b, s, 3, self.heads, e // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
         if self.kind == "softmax":
             shown = None if mask is None else mask[:, None]
@@ -49,21 +42,3 @@ class Attention(nn.Module):
             o = F.dropout(scores / shown.sum(-1, keepdim=True), dropout) @ v
         out: Tensor = self.out(o.transpose(1, 2).reshape(b, s, e)[:, rows])
         return out
-
-
-def kernels(module: nn.Module, on: bool) -> None:
-    """Let the kernel for short sequences step in, or not; it needs Triton."""
-    if on:
-        try:
-            import algoformer.models.kernels  # noqa: F401  # registers the operator
-        except ImportError:
-            return
-    for part in module.modules():
-        if isinstance(part, Attention):
-            part.kernel = on
-
-
-def _short(qkv: Tensor, heads: int) -> bool:
-    b, s, triple = qkv.shape
-    fits = b > 0 and 0 < s <= LONGEST and triple // (3 * heads) in WIDTHS
-    return fits and qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16)

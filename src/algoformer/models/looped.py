@@ -11,6 +11,7 @@ from algoformer.checks import whole
 from algoformer.models.blocks import Answer, BlockConfig, Body, initialise
 from algoformer.models.model import SequenceModel
 from algoformer.models.tokens import Layout
+from algoformer.prompt import Prompt
 
 
 class State(NamedTuple):
@@ -41,6 +42,15 @@ class Loop(SequenceModel):
     def read(self, p: Any, s: State) -> Tensor:
         out: Tensor = self.answer(s.z, s.layout.mask, s.layout.rows)
         return out
+
+    def answers(self, p: Any, *, first: int, loops: int, gradient: int) -> Tensor:
+        if self.fused is None or first == 0 or isinstance(p, Prompt):
+            return super().answers(p, first=first, loops=loops, gradient=gradient)
+        s, body = self.init(p), self.body
+        inject, keep = s.e if body.injection else None, loops - first + 1
+        z = self.fused(s.z, body.stack.blocks, inject=inject, norm=body.norm, loops=loops, keep=keep, gradient=gradient)
+        out: Tensor = self.answer(z.flatten(0, 1), None, s.layout.rows)
+        return out.view(len(z), -1, *out.shape[1:])
 
     def readings(self, p: Any, states: Sequence[State]) -> Tensor:
         mask = states[0].layout.mask

@@ -10,6 +10,7 @@ from algoformer.checks import whole
 from algoformer.models.blocks import Answer, Block, BlockConfig, initialise
 from algoformer.models.model import Layered, SequenceModel
 from algoformer.models.tokens import Layout
+from algoformer.prompt import Prompt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,14 @@ class Transformer(Layered, SequenceModel):  # type: ignore[misc, override]
 
     def step(self, p: Any, s: Stream, t: int) -> Stream:
         return s._replace(h=self.blocks[t](s.h, s.layout.mask))
+
+    def answers(self, p: Any, *, first: int, loops: int, gradient: int) -> Tensor:
+        if self.fused is None or first != loops or isinstance(p, Prompt):
+            return super().answers(p, first=first, loops=loops, gradient=gradient)
+        s = self.init(p)
+        h = self.fused(s.h, self.blocks[:loops], norm=self.answer.norm, rows=s.layout.rows)
+        out: Tensor = self.answer.head(h)
+        return out
 
     def read(self, p: Any, s: Stream) -> Tensor:
         out: Tensor = self.answer(s.h, None, s.layout.rows)

@@ -44,7 +44,8 @@ class TrainConfig:
     the zero predictor and of the task's oracle at that size. `random_loops` draws the number of loops of every step.
 
     Data are a function of (seed, step); with a `pool`, rows of so many fixed prompts. `precision` "auto" is bf16 on a
-    GPU and fp32 elsewhere; `fast` (None: on a GPU) compiles the model and runs whole steps as CUDA graphs.
+    GPU and fp32 elsewhere; `fast` (None: on a GPU) runs whole steps as CUDA graphs, on hand-written `kernels` where
+    they apply, otherwise compiled.
     """
 
     steps: int = 24_000
@@ -72,6 +73,7 @@ class TrainConfig:
     pool: int | None = None
     precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
     fast: bool | None = None
+    kernels: bool = True
     deterministic: bool = False
     log_every: int = 50
     checkpoint_every: int = 1000

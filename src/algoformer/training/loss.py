@@ -31,15 +31,8 @@ def window_loss(
     """
     q = model.prepare(prompt)
     first = max(loops - window, 0) + (0 if eq6 else 1)
-    s = model.init(q)
-    states = [s] if first == 0 else []
-    for t in range(loops):
-        with torch.set_grad_enabled(torch.is_grad_enabled() and t >= loops - gradient):
-            s = model.step(q, s, t)
-        if t + 1 >= first:
-            states.append(s)
-    answers = model.readings(q, states)
-    error = (answers.reshape(len(states), *target.shape) - target).square()
+    answers = model.answers(q, first=first, loops=loops, gradient=gradient)
+    error = (answers.reshape(-1, *target.shape) - target).square()
     if robust is not None:
         error = torch.log1p(error / robust)
     share = weight / (weight.sum() * target.shape[2] * min(window, loops))
