@@ -6,8 +6,11 @@ import math
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 import algoformer.experiments
+import experiment_run
 from algoformer.experiments import EXPERIMENTS, Claim, Knob, Missing, Site, Store, Verdict, judge, load, reproduce
 from algoformer.experiments.experiment import PRESETS, preset, scale, settings, title
 from algoformer.experiments.fingerprints import fingerprint, moved, recorded
@@ -30,7 +34,7 @@ from algoformer.prompt import Dense
 from algoformer.task import Sample, Task, Truth
 from algoformer.tasks import LinearRegression
 from algoformer.theory import looped_optimum
-from algoformer.training import Recipe, TrainConfig
+from algoformer.training import Recipe, TrainConfig, train
 
 QUICK = "fu2024_rates"
 
@@ -246,25 +250,34 @@ def test_what_cannot_be_tested_at_a_scale_is_no_failure_and_no_result(tmp_path, 
     assert found.ok and Store(tmp_path).records()[0] == []
 
 
-def test_an_interrupted_run_finds_what_it_left(tmp_path, monkeypatch):
-    experiment = load(QUICK)
-    real = experiment.run
+def test_an_experiment_killed_while_it_trains_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    script = [sys.executable, str(Path(experiment_run.__file__)), str(tmp_path / "killed")]
+    process = subprocess.Popen(script, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while not (saved := list(checkpoints(tmp_path))) and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL and saved
+    reached = max(checkpoints(tmp_path))
 
-    def stopped(config, site):
-        site.folder.mkdir(parents=True)
-        (site.folder / "checkpoint").write_text("half")
-        raise KeyboardInterrupt
+    monkeypatch.setattr(load(experiment_run.NAME), "SMOKE", experiment_run.CONFIG)
+    monkeypatch.setattr("algoformer.experiments.softmax.TrainConfig", experiment_run.TRAIN)
+    steps: dict[str, list[int]] = {}
+    for part in ("killed", "whole"):
+        seen = steps[part] = []
+        note = partial(train, progress=lambda now, seen=seen: seen.append(now.step))
+        monkeypatch.setattr("algoformer.experiments.trained.train", note)
+        assert reproduce([experiment_run.NAME], preset="smoke", seeds=1, out=tmp_path / part).ok
+    assert steps["whole"][0] <= reached < steps["killed"][0]  # the steps of the log that were made
+    assert steps["whole"][-len(steps["killed"]) :] == steps["killed"]
+    (killed,), (whole,) = (Store(tmp_path / part).records()[0] for part in ("killed", "whole"))
+    assert killed.result == whole.result
+    assert not (tmp_path / "killed" / "unfinished").exists()
+    one, other = (next((tmp_path / part / "models").glob("*/model.safetensors")) for part in ("killed", "whole"))
+    assert one.read_bytes() == other.read_bytes()
 
-    def resumed(config, site):
-        assert (site.folder / "checkpoint").read_text() == "half"
-        return real(config, site)
 
-    monkeypatch.setattr(experiment, "run", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        run_quickly(tmp_path)
-    monkeypatch.setattr(experiment, "run", resumed)
-    assert run_quickly(tmp_path).ok
-    assert not (tmp_path / "unfinished").exists()
+def checkpoints(folder: Path):
+    return (int(p.name.split("-")[1]) for p in folder.glob("killed/unfinished/*/*/checkpoints/step-*"))
 
 
 def killing(seed: int, times: int, stop: threading.Event) -> list[int]:
