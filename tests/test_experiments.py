@@ -12,6 +12,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -22,19 +23,21 @@ from matplotlib.figure import Figure
 
 import algoformer.experiments
 import experiment_run
+from algoformer.algorithm import Algorithm
 from algoformer.experiments import EXPERIMENTS, Claim, Knob, Missing, Site, Store, Verdict, judge, load, reproduce
-from algoformer.experiments.experiment import PRESETS, preset, scale, settings, title
+from algoformer.experiments.experiment import ABLE, PRESETS, excess, preset, scale, settings, title
 from algoformer.experiments.fingerprints import fingerprint, moved, recorded
 from algoformer.experiments.layers import read_layers
 from algoformer.experiments.linear import Looped
 from algoformer.experiments.store import address
 from algoformer.experiments.trained import trained
 from algoformer.models import LinearSelfAttentionConfig, Transformer, TransformerConfig
-from algoformer.prompt import Dense
+from algoformer.prompt import Dense, Series
 from algoformer.task import Sample, Task, Truth
-from algoformer.tasks import LinearRegression
+from algoformer.tasks import Autoregression, LinearRegression
 from algoformer.theory import looped_optimum
-from algoformer.training import Recipe, TrainConfig, train
+from algoformer.training import Recipe, TrainConfig, evaluate, train
+from algoformer.training.data import seeded
 
 QUICK = "fu2024_rates"
 
@@ -67,6 +70,59 @@ def test_a_claim_holds_where_its_inequality_does(measured, bound):
 def test_verdicts_need_able_models_and_three_runs(claims, verdict):
     (found,) = judge([[c] for c in claims])
     assert found.verdict == verdict
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Half(Algorithm):
+    """Half of another algorithm's answer."""
+
+    other: Algorithm
+    kinds: ClassVar[tuple[type, ...]] = (Series,)
+    steps: ClassVar[int] = 0
+    limit: ClassVar[int] = 0
+
+    def init(self, p):
+        return self.other.predict(p) / 2
+
+    def step(self, p, s, t):
+        raise NotImplementedError
+
+    def read(self, p, s):
+        return s
+
+
+def test_half_of_the_bayes_answer_is_a_quarter_of_the_way_to_zero_whatever_the_noise():
+    """E|c - o|^2 = E|c|^2 - E|o|^2 for the mean o of the posterior of c, so E|c - o/2|^2 = E|c|^2 - 3/4 E|o|^2."""
+    task = Autoregression(d=20, n=30, every=True)
+    measured = partial(evaluate, task=task, prompts=640, clean=True)
+    half, oracle = measured(Half(other=task.oracle)), measured(task.oracle)
+    found = excess(half.mean[-1][-1], oracle.mean[-1][-1], half.zeros[-1])
+    assert found == pytest.approx(0.25, abs=0.03)
+    noisy = evaluate(task.oracle, task, prompts=640)
+    assert noisy.last > ABLE  # the oracle itself is not below half of the zero predictor's error
+    floor = noisy.mean[-1][-1] - oracle.mean[-1][-1]
+    assert floor == pytest.approx(task.noise**2, abs=0.03)
+
+
+def test_a_chain_of_thought_has_one_curve_for_each_of_its_positions():
+    experiment = load("algoformer2024_fig2")
+    result = experiment.run(dataclasses.replace(experiment.SMOKE, tasks=("chain",)), Site())
+    task = experiment.SMOKE.task("chain")
+    sample = task.sample(8, seeded(torch.Generator(), 0, "evaluation", 0))
+    states = sample.prompt.chains.numpy().astype(float)  # [b n l d], from the given state on
+    assert np.allclose(result.zero["chain"], (states[:, :, 1:] ** 2).mean((0, 3)).T, rtol=1e-6)
+    for curves in (*result.errors["chain"].values(), result.oracle["chain"]):
+        assert np.shape(curves) == (task.layers, task.n + 1)
+
+
+def test_two_models_at_the_oracle_are_equally_good():
+    experiment = load("algoformer2024_fig2")
+    models = {kind: [[1.0, 0.1]] for kind in ("AlgoFormer", "looped")} | {"standard": [[1.0, 0.2]]}
+    result = experiment.Result(errors={"a": models}, oracle={"a": [[1.0, 0.1]]}, zero={"a": [[1.0, 1.0]]})
+    equal, better = experiment.claims(result)
+    assert equal.tested and equal.measured == 1 and not equal.holds
+    assert better.tested and better.holds
+    assert better.errors == pytest.approx((0, 1 / 9))
 
 
 def test_a_smoke_run_tests_no_claim_unless_it_is_exact():
