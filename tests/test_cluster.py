@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 
 from algoformer.cli import app
 from algoformer.experiments import Store, reproduce
-from algoformer.experiments.cluster import keep, packed, work
+from algoformer.experiments.cluster import answered, keep, packed, work
 from algoformer.experiments.reproduction import TRIES, spread
 from algoformer.experiments.runs import Run, attempt
 from algoformer.files import settle
@@ -44,7 +45,7 @@ class Deadly:
     def ended(self):
         run = self.going.pop(0)
         died = self.starts[run.seed] <= self.deaths[run.seed]
-        return [(run, run.ended("failed", "killed") if died else run.ended("made"))]
+        return [(run, run.ended("failed", "killed\nhere") if died else run.ended("made"))]
 
 
 @given(st.lists(st.integers(0, 4), max_size=6), st.integers(1, 4))
@@ -53,7 +54,7 @@ def test_a_run_that_dies_is_tried_twice_more_and_the_rest_go_on(deaths, room):
     runs = [Run(QUICK, "smoke", seed, Path()) for seed in range(len(deaths))]
     spread(runs, pool, lambda run, outcome: outcomes.update({run: outcome}))
     assert [outcomes[run].status for run in runs] == ["made" if d < TRIES else "failed" for d in deaths]
-    assert all(outcomes[run].message in ("", "killed (3 tries)") for run in runs)
+    assert all(outcomes[run].message in ("", "killed (3 tries)\nhere") for run in runs)
     assert [pool.starts[run.seed] for run in runs] == [min(d + 1, TRIES) for d in deaths]
     assert pool.most == min(room, len(runs))
 
@@ -137,6 +138,16 @@ def test_where_and_on_what_must_be_known(tmp_path):
         reproduce([QUICK], preset="smoke", on="slurm", out=tmp_path)
     with pytest.raises(ValueError, match="device must be one of 'cpu', 'cuda'; got 'cuda:1'"):
         reproduce([QUICK], preset="smoke", on="ray", device="cuda:1", out=tmp_path)
+
+
+def test_a_cluster_that_is_not_there_is_said_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        answered(address)
+    with pytest.raises(ConnectionError, match=f"got {address}: .*refused"):
+        answered(address)
+    for named in ("", "auto", "local"):
+        answered(named)
 
 
 @pytest.fixture

@@ -270,6 +270,23 @@ def test_a_broken_result_is_named_and_does_not_count(tmp_path, text):
     assert [o.status for o in run_quickly(tmp_path).outcomes] == ["made"]  # and is made again
 
 
+def test_a_result_whose_numbers_make_no_claim_is_broken(tmp_path):
+    run_quickly(tmp_path)
+    (file,) = tmp_path.glob("*/*.json")
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document | {"result": dict.fromkeys(document["result"], "text")}))
+    records, broken = Store(tmp_path).records()
+    assert records == [] and "its numbers must make claims" in broken[file]
+
+
+def test_results_go_into_a_folder_and_runs_to_a_device_that_is_here(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="out must be a folder"):
+        run_quickly(tmp_path / "file")
+    with pytest.raises(ValueError, match="device must be one that is here; got 'abacus'"):
+        run_quickly(tmp_path, device="abacus")
+
+
 def test_a_result_at_another_address_is_broken(tmp_path):
     run_quickly(tmp_path)
     (file,) = tmp_path.glob("*/*.json")

@@ -230,10 +230,12 @@ def reproduce(
     seeds: Annotated[int, typer.Option(help="How many seeds, counted from 0.")] = 3,
     device: Annotated[str, typer.Option(help="cpu or cuda; several GPUs are taken in turn.")] = "cpu",
     jobs: Annotated[
-        int | None, typer.Option(help="How many runs at a time: one, or as many as a cluster has room for.")
+        int | None,
+        typer.Option(help="How many runs at a time; one if left out, or all there is room for with --on ray."),
     ] = None,
     on: Annotated[
-        str | None, typer.Option(help="ray: spread the runs over a Ray cluster, one core or GPU each; this machine.")
+        str | None,
+        typer.Option(help="ray: a Ray cluster (the extra sweep), one core or GPU a run; this machine if left out."),
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder of the results; what is there is not run again.")] = Path(
         "results"
@@ -253,8 +255,11 @@ def reproduce(
             {"runs": [asdict(o) for o in found.outcomes], "broken": {str(k): v for k, v in found.broken.items()}}
         )
     else:
-        rows = [[o.experiment, o.seed, o.status, o.message] for o in found.outcomes]
+        rows = [[o.experiment, o.seed, o.status, o.message.partition("\n")[0]] for o in found.outcomes]
         _print_table("Runs", ["experiment", "seed", "outcome", ""], rows)
+        for o in found.outcomes:
+            if o.status == "failed":
+                print(f"algoformer: {o.experiment}, seed {o.seed}: {o.message}", file=sys.stderr)
         _console().print("`algoformer report` makes a page of them.", markup=False)
     _leave(found.ok, found.broken)
 

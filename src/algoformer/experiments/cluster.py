@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 import tempfile
 import uuid
 from collections.abc import Iterable
@@ -47,6 +48,7 @@ class Cluster:
     def __enter__(self) -> Self:
         self.ours = not self.ray.is_initialized()
         if self.ours:
+            answered(os.environ.get("RAY_ADDRESS", ""))
             self.ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
         return self
 
@@ -88,6 +90,16 @@ class Cluster:
             else:
                 found.append((run, keep(run, outcome, files)))
         return found
+
+
+def answered(address: str) -> None:
+    """Hold an address that names a port to one at which something answers; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except OSError as error:
+            raise ConnectionError(f"RAY_ADDRESS must be that of a Ray cluster; got {address}: {error}") from error
 
 
 def work(run: Run, device: str, folder: Path, given: Iterable[Files]) -> tuple[Outcome, Files]:

@@ -50,6 +50,8 @@ def reproduce(
     whole("seeds", seeds, least=1)
     if jobs is not None:
         whole("jobs", jobs, least=1)
+    if Path(out).exists() and not Path(out).is_dir():
+        raise ValueError(f"out must be a folder; got the file {out}")
     asked = [
         Run(name, preset, seed, Path(out)) for name in dict.fromkeys(names or EXPERIMENTS) for seed in range(seeds)
     ]
@@ -88,7 +90,8 @@ def spread(runs: Sequence[Run], pool: Pool, finished: Finished) -> None:
             elif tries[run] < TRIES:
                 waiting.append(run)
             else:
-                finished(run, replace(outcome, message=f"{outcome.message.rstrip()} ({TRIES} tries)"))
+                what, newline, where = outcome.message.partition("\n")
+                finished(run, replace(outcome, message=f"{what} ({TRIES} tries){newline}{where}"))
 
 
 def _pool(on: str | None, device: str, jobs: int | None) -> Pool | None:
@@ -98,6 +101,9 @@ def _pool(on: str | None, device: str, jobs: int | None) -> Pool | None:
         from algoformer.experiments.cluster import Cluster
 
         return Cluster(device, jobs)
+    from algoformer.training import device_named
+
+    device_named(device)
     if jobs is None or jobs == 1:
         return None
     from algoformer.experiments.processes import Processes

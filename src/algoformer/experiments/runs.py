@@ -78,7 +78,8 @@ def attempt(run: Run, device: str) -> Outcome:
     except Missing as missing:
         return run.ended("untested", str(missing))
     except Exception as error:
-        return run.ended("failed", f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-3)}")
+        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        return run.ended("failed", f"{what}\n{traceback.format_exc(limit=-3).rstrip()}")
     return run.ended("made")
 
 
