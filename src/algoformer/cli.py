@@ -230,12 +230,10 @@ def reproduce(
     seeds: Annotated[int, typer.Option(help="How many seeds, counted from 0.")] = 3,
     device: Annotated[str, typer.Option(help="cpu or cuda; several GPUs are taken in turn.")] = "cpu",
     jobs: Annotated[
-        int | None,
-        typer.Option(help="How many runs at a time; one if left out, or all there is room for with --on ray."),
+        int | None, typer.Option(help="How many runs at a time; one if left out, or with --on ray all it has room for.")
     ] = None,
     on: Annotated[
-        str | None,
-        typer.Option(help="ray: a Ray cluster (the extra sweep), one core or GPU a run; this machine if left out."),
+        str | None, typer.Option(help="ray: a Ray cluster (extra sweep), one core or GPU a run. Else this machine.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder of the results; what is there is not run again.")] = Path(
         "results"
