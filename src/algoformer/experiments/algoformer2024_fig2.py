@@ -1,8 +1,8 @@
 """Gao et al. 2024, Figure 2: AlgoFormer, standard and looped transformer on three tasks.
 
 Regression with a representation, autoregression with one, and chain of thought with a network. AlgoFormer with
-(T, dT) = (20, 15) is said to be significantly better than both others on all three. Noise is nine tenths of a series, so
-errors are those before noise, judged by how far they are above the oracle's.
+(T, dT) = (20, 15) is said to be significantly better than both others on all three. Noise is nine tenths of a series,
+so errors are those before noise, judged by how far they are above the oracle's.
 """
 
 from __future__ import annotations
