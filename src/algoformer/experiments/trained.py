@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from algoformer.experiments.experiment import Missing, Site
+from algoformer.files import settle
 from algoformer.models import Model
 from algoformer.training import Recipe, load, train
 from algoformer.training.codec import encode, model_of
@@ -42,12 +42,15 @@ def trained(recipe: Recipe, site: Site, *, fresh: bool = True) -> Model:
     return model
 
 
+def kept(models: Path, seed: int) -> list[Path]:
+    """The folders of the models that were trained with a seed."""
+    homes = (file.parent for file in sorted(models.glob("*/recipe.json")) if file.parent.suffix != ".tmp")
+    return [home for home in homes if json.loads((home / "recipe.json").read_text())["train"]["seed"] == seed]
+
+
 def _keep(model: Model, recipe: Recipe, home: Path) -> None:
     draft = home.with_name(f"{home.name}.{os.getpid()}.tmp")
     model.save_pretrained(draft)
     about = {part: encode(getattr(recipe, part)) for part in ("model", "task", "train")}
     (draft / "recipe.json").write_text(json.dumps(about, indent=1) + "\n")
-    if home.exists():  # another process was quicker
-        shutil.rmtree(draft)
-    else:
-        draft.replace(home)
+    settle(draft, home)
