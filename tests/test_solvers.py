@@ -488,6 +488,25 @@ def test_newton_of_order_p_converges_at_order_p(order):
         assert math.log(b / root) / math.log(a / root) == pytest.approx(order, rel=1e-3)
 
 
+# Gradient descent on a network, against autograd
+
+
+@pytest.mark.parametrize(("unit", "sigma"), [("relu", torch.relu), ("tanh", torch.tanh)])
+def test_descent_on_a_network_is_autograds(unit, sigma):
+    p, _, _ = draw(40, 3, d=4, n=9, k=2, noise=0.5)
+    solver = solvers.NetworkGradientDescent(hidden=5, unit=unit, eta=0.05, steps=12, seed=3)
+    trace = solver.trace(p)
+    for b in range(3):
+        W = torch.randn(4, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64) / 2
+        v = torch.zeros(5, 2, dtype=torch.float64)
+        for t in range(13):
+            torch.testing.assert_close(trace[t, b], sigma(p.queries[b] @ W) @ v, rtol=1e-10, atol=1e-12)
+            W, v = (u.detach().requires_grad_() for u in (W, v))
+            loss = (sigma(p.x[b] @ W) @ v - p.y[b]).square().sum() / (2 * p.x.shape[1])
+            loss.backward()
+            W, v = (u.detach() - 0.05 * u.grad for u in (W, v))
+
+
 # Bad input
 
 
@@ -517,6 +536,8 @@ def test_newton_of_order_p_converges_at_order_p(order):
         ),
         (lambda: solvers.PreconditionedGradientDescent(preconditioner=2.0), "preconditioner must be a"),
         (lambda: solvers.OnlineGradientDescent(eta="fast"), "eta must be one of 'kaczmarz'; got 'fast'"),
+        (lambda: solvers.NetworkGradientDescent(hidden=0), "hidden must be at least 1; got 0"),
+        (lambda: solvers.NetworkGradientDescent(unit="gelu"), "unit must be one of 'relu', 'tanh'; got 'gelu'"),
         (lambda: solvers.Windows(q=0), "q must be at least 1; got 0"),
     ],
 )

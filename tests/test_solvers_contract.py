@@ -30,6 +30,8 @@ SOLVERS = [
     solvers.Newton(steps=6, form="textbook"),
     solvers.Newton(steps=6, form="textbook", scale="optimal", order=3),
     solvers.Newton(steps=6, scale="frobenius"),
+    solvers.NetworkGradientDescent(steps=5, hidden=3, eta=0.1),
+    solvers.NetworkGradientDescent(steps=5, hidden=3, eta=0.1, unit="tanh"),
 ]
 NAMED = [pytest.param(law, id=f"{i}-{type(s).__name__}-{law}") for i, s in enumerate(SOLVERS) for law in laws(s)]
 
