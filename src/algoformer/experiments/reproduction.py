@@ -100,7 +100,8 @@ def carry_out(task: Task, device: str) -> None:
 
     store = Store(Path(task.out))
     folder = store.folder / "unfinished" / store.file(task.name, task.config, task.seed).stem
-    site = Site(seed=task.seed, device=device, models=store.folder / "models", folder=folder)
+    kept = {part: store.folder / part for part in ("models", "answers")}
+    site = Site(seed=task.seed, device=device, **kept, folder=folder)
     begin = time.perf_counter()
     result = load(task.name).run(task.config, site)
     seconds = time.perf_counter() - begin

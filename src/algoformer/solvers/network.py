@@ -1,4 +1,4 @@
-"""Gradient descent on a two-layer network, the in-context learner of network targets (Garg et al. 2022; Fu et al. 2024)."""
+"""Gradient descent on a two-layer network, for targets that are one (Garg et al. 2022; Fu et al. 2024)."""
 
 from __future__ import annotations
 

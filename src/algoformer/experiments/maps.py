@@ -1,0 +1,145 @@
+"""Maps of likeness, layer by step (Fu et al. 2024): which step of which algorithm is each layer most like?
+
+Matches are chosen on half of the prompts and reported on the other; a family is named only where its lead over the next
+excludes 0; and a null stands beside all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from algoformer import analysis
+from algoformer.experiments.drawing import COLOURS, INK, axes, heat
+from algoformer.experiments.experiment import Claim, Site
+from algoformer.experiments.layers import Read
+
+Families = Mapping[str, analysis.Candidate]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maps:
+    """By family: the steps tried, the map [layer][step], the match of each layer and its similarity elsewhere.
+
+    Over the middle half of the layers the matched step grows by `slopes` a layer, its log2 by `doublings`; `straight`
+    is the R² of the first line. `null` is what similarity means nothing, by layer.
+    """
+
+    error: float
+    steps: dict[str, list[int]]
+    similarity: dict[str, list[list[float]]]
+    best: dict[str, list[int]]
+    best_similarity: dict[str, list[float]]
+    verdicts: list[str]
+    null: list[float]
+    slopes: dict[str, float]
+    doublings: dict[str, float]
+    straight: dict[str, float]
+
+
+def error_maps(found: Read, families: Families, site: Site) -> Maps:
+    """The maps of the similarity of errors, with the zero predictor's as the null."""
+    prompt, target, rows = found.prompt, found.prompt.y, found.answers[1:]
+    scores = {
+        name: analysis.error_similarity(rows, analysis.readings(c.algorithm, prompt, c.steps), target)
+        for name, c in families.items()
+    }
+    zero = analysis.null_similarity(rows, target, site.generator()).zero.mean(-1)
+    return maps(scores, families, error=float(found.errors[-1]), null=zero.tolist(), site=site)
+
+
+def maps(scores: Mapping[str, Tensor], families: Families, *, error: float, null: Sequence[float], site: Site) -> Maps:
+    """The maps of similarities [layer step prompt] of any kind."""
+    bootstrap = analysis.Bootstrap(seed=site.seed)
+    matched = {name: analysis.choose(s, [families[name]], bootstrap=bootstrap) for name, s in scores.items()}
+    verdicts = analysis.separate(matched, bootstrap) if len(matched) > 1 else []
+    lines = {name: _line([float(s) for s in m.step]) for name, m in matched.items()}
+    return Maps(
+        error=error,
+        steps={name: list(c.steps) for name, c in families.items()},
+        similarity={name: s.mean(-1).tolist() for name, s in scores.items()},
+        best={name: m.step for name, m in matched.items()},
+        best_similarity={name: m.similarity.value.tolist() for name, m in matched.items()},
+        verdicts=[str(v) for v in verdicts],
+        null=list(null),
+        slopes={name: slope for name, (slope, _) in lines.items()},
+        doublings={name: _line([math.log2(max(s, 1)) for s in m.step])[0] for name, m in matched.items()},
+        straight={name: r for name, (_, r) in lines.items()},
+    )
+
+
+def _line(y: Sequence[float]) -> tuple[float, float]:
+    """Slope and R² over the middle half, where matches are neither at the start nor at the end of what is tried."""
+    cut = max(len(y) // 4, 1)
+    y = y[cut : len(y) - cut] or y
+    mx, my = (len(y) - 1) / 2, sum(y) / len(y)
+    xx, yy = (sum((v - m) ** 2 for v in vs) for vs, m in ((range(len(y)), mx), (y, my)))
+    xy = sum((i - mx) * (v - my) for i, v in enumerate(y))
+    return xy / xx if xx else 0.0, xy**2 / (xx * yy) if xx * yy else 0.0
+
+
+def doubling(most: int) -> list[int]:
+    """Numbers of gradient steps to try: the first eight, then two to each doubling."""
+    return sorted({t for t in (*range(1, 9), *(round(2 ** (e / 2)) for e in range(6, 40))) if t <= most})
+
+
+def linear(result: Maps, family: str, source: str, *, more: float = 1.0) -> Claim:
+    """The claim that a layer is worth so many steps of a method."""
+    return Claim(
+        text=f"a middle layer is worth more than {more:g} {'step' if more == 1 else 'steps'} of {family}",
+        source=source,
+        measured=result.slopes[family],
+        sense=">",
+        bound=more,
+        errors=(result.error,),
+    )
+
+
+def exponential(result: Maps, source: str, family: str = "gradient descent") -> Claim:
+    """The claim that layers match exponentially many steps of gradient descent."""
+    return Claim(
+        text="a middle layer multiplies the matched gradient steps: their log2 grows by more than 0.5 a layer",
+        source=source,
+        measured=result.doublings[family],
+        sense=">",
+        bound=0.5,
+        errors=(result.error,),
+    )
+
+
+def leads(result: Maps, source: str) -> Claim:
+    """The claim that the last layer is more like Newton."""
+    return Claim(
+        text="the last layer is more like Newton than like gradient descent, both at their best step",
+        source=source,
+        measured=result.best_similarity["Newton"][-1] - result.best_similarity["gradient descent"][-1],
+        sense=">",
+        bound=0.0,
+        errors=(result.error,),
+    )
+
+
+def draw(result: Maps, *, null: str = "zero predictor") -> Figure:
+    """A map for each family, with its matches, and how good they are beside the null."""
+    count = len(result.similarity)
+    fig, panels = axes(4.2 * (count + 1), 4.0, columns=count + 1)
+    for ax, (name, rows) in zip(panels, result.similarity.items(), strict=False):
+        heat(ax, rows)
+        steps, layers = result.steps[name], range(len(rows))
+        shown = range(0, len(steps), max(len(steps) // 6, 1))
+        named = range(0, len(rows), max(len(rows) // 12, 1))
+        ax.set_xticks(list(shown), [str(steps[i]) for i in shown])
+        ax.set_yticks(list(named), [str(i + 1) for i in named])
+        ax.plot([steps.index(s) for s in result.best[name]], list(layers), "o", color="white", markersize=4)
+        ax.set(title=name, xlabel="steps", ylabel="layer")
+    last = panels[-1]
+    for (name, line), colour in zip(result.best_similarity.items(), COLOURS, strict=False):
+        last.plot(range(1, len(line) + 1), line, color=colour, label=name)
+    last.plot(range(1, len(result.null) + 1), result.null, color="#888888", linestyle=":", label=null)
+    last.set(title="best match, other prompts", xlabel="layer")
+    last.legend(labelcolor=INK, fontsize=8)
+    return fig
