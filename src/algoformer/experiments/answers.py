@@ -38,7 +38,7 @@ def kept(
     if file is not None and file.exists():
         found = _read(file, text)
     else:
-        found = {name: v.detach().to("cpu", torch.float32).contiguous() for name, v in make().items()}
+        found = {name: v.to("cpu", torch.float32, copy=True).contiguous() for name, v in make().items()}
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
             replace_file(file, save(found, {"about": text, "sha256": _digest(found)}))

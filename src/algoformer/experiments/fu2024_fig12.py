@@ -18,7 +18,6 @@ from algoformer.experiments.softmax import SHORT, TINY, stored
 from algoformer.solvers import BFGS, LBFGS
 
 REVISION = 1
-SOURCE = "Figures 11, 12"
 Result = Maps
 
 
@@ -66,8 +65,16 @@ def claims(result: Result) -> list[Claim]:
             errors=able,
         ),
         Claim(
-            text="the last layer is more like BFGS than like gradient descent, both at their best step",
+            text="the last layer is like BFGS at its best step: similarity above 0.9",
             source="Figure 11",
+            measured=result.best_similarity["BFGS"][-1],
+            sense=">",
+            bound=0.9,
+            errors=able,
+        ),
+        Claim(
+            text="it is more like BFGS than like gradient descent, both at their best step",
+            source="ours",
             measured=result.best_similarity["BFGS"][-1] - result.best_similarity["gradient descent"][-1],
             sense=">",
             bound=0.0,

@@ -102,6 +102,7 @@ def plot(result: Result) -> Figure:
     for layer, colour in zip(shown, COLOURS, strict=False):
         ax.plot(result.examples, result.outside[layer - 1], color=colour, label=f"layer {layer}")
     ax.plot(result.examples, result.chance, color="#888888", linestyle=":", label="random direction")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="examples", ylabel="share of |w|² outside of their span", ylim=(-0.02, 1.02))
     legend(fig, ax)
     return fig

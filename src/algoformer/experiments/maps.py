@@ -134,7 +134,14 @@ def draw(result: Maps, *, null: str = "zero predictor") -> Figure:
         named = range(0, len(rows), max(len(rows) // 12, 1))
         ax.set_xticks(list(shown), [str(steps[i]) for i in shown])
         ax.set_yticks(list(named), [str(i + 1) for i in named])
-        ax.plot([steps.index(s) for s in result.best[name]], list(layers), "o", color="white", markersize=4)
+        ax.plot(
+            [steps.index(s) for s in result.best[name]],
+            list(layers),
+            "o",
+            color="white",
+            markeredgecolor="#444444",
+            markersize=5,
+        )
         ax.set(title=name, xlabel="steps", ylabel="layer")
     last = panels[-1]
     for (name, line), colour in zip(result.best_similarity.items(), COLOURS, strict=False):
