@@ -129,19 +129,13 @@ def draw(result: Maps, *, null: str = "zero predictor") -> Figure:
     fig, panels = axes(4.2 * (count + 1), 4.0, columns=count + 1)
     for ax, (name, rows) in zip(panels, result.similarity.items(), strict=False):
         heat(ax, rows)
-        steps, layers = result.steps[name], range(len(rows))
+        steps = result.steps[name]
         shown = range(0, len(steps), max(len(steps) // 6, 1))
         named = range(0, len(rows), max(len(rows) // 12, 1))
         ax.set_xticks(list(shown), [str(steps[i]) for i in shown])
         ax.set_yticks(list(named), [str(i + 1) for i in named])
-        ax.plot(
-            [steps.index(s) for s in result.best[name]],
-            list(layers),
-            "o",
-            color="white",
-            markeredgecolor="#444444",
-            markersize=5,
-        )
+        at = [steps.index(s) for s in result.best[name]]
+        ax.plot(at, range(len(rows)), "o", color="white", markeredgecolor="#444444", markersize=5)
         ax.set(title=name, xlabel="steps", ylabel="layer")
     last = panels[-1]
     for (name, line), colour in zip(result.best_similarity.items(), COLOURS, strict=False):
