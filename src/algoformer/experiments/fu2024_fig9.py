@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from matplotlib.figure import Figure
 
-from algoformer.analysis import Candidate, induced_trace, weight_similarity
+from algoformer.analysis import Candidate
 from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.layers import layer_answers, layer_weights
-from algoformer.experiments.maps import Maps, draw, exponential, linear, maps
+from algoformer.experiments.maps import Maps, draw, exponential, linear, weight_maps
 from algoformer.experiments.softmax import SHORT, TINY, stored
 from algoformer.prompt import Dense
 
@@ -55,13 +54,7 @@ def run(config: Config, site: Site) -> Result:
     error = float(layer_answers(config, model, task, site).errors[-1])
     found = layer_weights(config, config.weighed, model, task, site)
     pairs = Dense(found.prompt.x[:, :-1], found.prompt.y[:, :-1])
-    families, scores = config.families, {}
-    for name, c in families.items():
-        steps = [known.w for known in induced_trace(c.algorithm, pairs, site.generator("queries"), c.steps)]
-        scores[name] = torch.stack([torch.stack([weight_similarity(w, other) for other in steps]) for w in found.w])
-    late = induced_trace(families["Newton"].algorithm, pairs, site.generator("queries"), [config.newton])[0].w
-    null = [float(weight_similarity(w, late.roll(1, 0)).mean()) for w in found.w]
-    made = maps(scores, families, error=error, null=null, site=site)
+    made = weight_maps(found.w, pairs, config.families, error=error, site=site)
     return Result(**vars(made), linearity=found.linearity.mean((1, 2)).tolist())
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from algoformer import analysis
 from algoformer.experiments.drawing import COLOURS, INK, axes, heat
 from algoformer.experiments.experiment import Claim, Site
 from algoformer.experiments.layers import Read
+from algoformer.prompt import Dense
 
 Families = Mapping[str, analysis.Candidate]
 
@@ -50,6 +52,18 @@ def error_maps(found: Read, families: Families, site: Site) -> Maps:
     }
     zero = analysis.null_similarity(rows, target, site.generator()).zero.mean(-1)
     return maps(scores, families, error=float(found.errors[-1]), null=zero.tolist(), site=site)
+
+
+def weight_maps(w: Tensor, pairs: Dense, families: Families, *, error: float, site: Site) -> Maps:
+    """The maps of the similarity of induced weights [layer b n d k]; the null is another prompt's of the last step."""
+    scores: dict[str, Tensor] = {}
+    null: list[float] = []
+    for name, c in families.items():
+        known = [f.w for f in analysis.induced_trace(c.algorithm, pairs, site.generator("queries"), c.steps)]
+        rows = [torch.stack([analysis.weight_similarity(layer, other) for other in known]) for layer in w]
+        scores[name] = torch.stack(rows)
+        null = null or [float(analysis.weight_similarity(layer, known[-1].roll(1, 0)).mean()) for layer in w]
+    return maps(scores, families, error=error, null=null, site=site)
 
 
 def maps(scores: Mapping[str, Tensor], families: Families, *, error: float, null: Sequence[float], site: Site) -> Maps:
@@ -123,24 +137,24 @@ def leads(result: Maps, source: str) -> Claim:
     )
 
 
-def draw(result: Maps, *, null: str = "zero predictor") -> Figure:
-    """A map for each family, with its matches, and how good they are beside the null."""
+def draw(result: Maps, *, null: str = "zero predictor", rows: str = "layer", first: int = 1) -> Figure:
+    """A map for each family, with its matches, and how good they are beside the null; rows count from `first`."""
     count = len(result.similarity)
     fig, panels = axes(4.2 * (count + 1), 4.0, columns=count + 1)
-    for ax, (name, rows) in zip(panels, result.similarity.items(), strict=False):
-        heat(ax, rows)
+    for ax, (name, grid) in zip(panels, result.similarity.items(), strict=False):
+        heat(ax, grid)
         steps = result.steps[name]
         shown = range(0, len(steps), max(len(steps) // 6, 1))
-        named = range(0, len(rows), max(len(rows) // 12, 1))
+        named = range(0, len(grid), max(len(grid) // 12, 1))
         ax.set_xticks(list(shown), [str(steps[i]) for i in shown])
-        ax.set_yticks(list(named), [str(i + 1) for i in named])
+        ax.set_yticks(list(named), [str(i + first) for i in named])
         at = [steps.index(s) for s in result.best[name]]
-        ax.plot(at, range(len(rows)), "o", color="white", markeredgecolor="#444444", markersize=5)
-        ax.set(title=name, xlabel="steps", ylabel="layer")
+        ax.plot(at, range(len(grid)), "o", color="white", markeredgecolor="#444444", markersize=5)
+        ax.set(title=name, xlabel="steps", ylabel=rows)
     last = panels[-1]
     for (name, line), colour in zip(result.best_similarity.items(), COLOURS, strict=False):
-        last.plot(range(1, len(line) + 1), line, color=colour, label=name)
-    last.plot(range(1, len(result.null) + 1), result.null, color="#888888", linestyle=":", label=null)
-    last.set(title="best match, other prompts", xlabel="layer")
+        last.plot(range(first, len(line) + first), line, color=colour, label=name)
+    last.plot(range(first, len(result.null) + first), result.null, color="#888888", linestyle=":", label=null)
+    last.set(title="best match, other prompts", xlabel=rows)
     last.legend(labelcolor=INK, fontsize=8)
     return fig

@@ -46,6 +46,7 @@ EXPERIMENTS = (
     "ours_exact_theory",
     "ours_limits",
     "ours_similarity_null",
+    "ours_weight_null",
 )
 
 
