@@ -27,7 +27,7 @@ class Config(fig3.Config):
 
 
 PAPER = Config()
-GPU = Config(**SHORT, descent=1024)
+GPU = Config(**SHORT)
 CPU = stored(GPU)
 SMOKE = Config(**TINY | {"heads": 1}, layers=3, newton=4, descent=8, conjugate=2)
 

@@ -35,15 +35,16 @@ class Config(fu2024_fig2.Config):
     def families(self) -> dict[str, Candidate]:
         """The algorithms that a layer may be like, with the steps to try."""
         newton = Newton(scale="frobenius", ridge=self.noise**2)
+        descent = GradientDescent(eta=self.eta, gradient="sum", form="spectral")
         return {
             "Newton": Candidate(newton, list(range(self.newton + 1))),
-            "gradient descent": Candidate(GradientDescent(eta=self.eta, gradient="sum"), doubling(self.descent)),
+            "gradient descent": Candidate(descent, doubling(self.descent)),
             "conjugate gradients": Candidate(ConjugateGradient(), list(range(1, self.conjugate + 1))),
         }
 
 
 PAPER = Config()
-GPU = Config(**SHORT, descent=1024)
+GPU = Config(**SHORT)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, newton=4, descent=8, conjugate=3)
 

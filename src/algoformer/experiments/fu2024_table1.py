@@ -58,7 +58,9 @@ def run(config: Config, site: Site) -> Result:
     descent = sorted({round(2 ** (e / 2)) for e in range(40) if 2 ** (e / 2) <= config.descent})
     families = {
         "Newton": [analysis.Candidate(Newton(scale="frobenius"), list(range(config.newton + 1)))],
-        "gradient descent": [analysis.Candidate(GradientDescent(eta=config.eta, gradient="sum"), descent)],
+        "gradient descent": [
+            analysis.Candidate(GradientDescent(eta=config.eta, gradient="sum", form="spectral"), descent)
+        ],
         "online gradient descent": [
             analysis.Candidate(OnlineGradientDescent(eta=eta), [config.n]) for eta in ("kaczmarz", 0.01, 0.03)
         ],

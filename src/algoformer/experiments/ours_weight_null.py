@@ -56,7 +56,7 @@ def run(config: Config, site: Site) -> Result:
         return torch.stack([f.w for f in induced_trace(solver, pairs, site.generator("queries"), steps)])
 
     best = weights(LeastSquares(), [0])[0]
-    slow = GradientDescent(eta=config.eta, gradient="sum")
+    slow = GradientDescent(eta=config.eta, gradient="sum", form="spectral")
     subject = weights(Newton(scale="frobenius"), list(range(config.newton + 1)))
     others = {"averaging": weights(Averaging(), [0])[0], "other prompts": best.roll(1, 0)}
     families = {"gradient descent": Candidate(slow, doubling(config.descent))}
