@@ -16,8 +16,8 @@ from torch.nn.functional import pad
 from algoformer.algorithm import Algorithm
 from algoformer.checks import one_of, real, whole
 from algoformer.prompt import Dense, Prompt
-from algoformer.solvers.linear import Linear, counts, extremes, no_autograd, origin, ratio
-from algoformer.solvers.spectrum import directions, prefixes
+from algoformer.solvers.linear import Linear, answers, counts, extremes, no_autograd, origin, ratio
+from algoformer.solvers.spectrum import Directions, directions, prefixes
 
 Gradient = Literal["mean", "sum"]
 Rate = float | Literal["1/lmax", "2/(lmax+lmin)"]
@@ -39,17 +39,16 @@ class Descent(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """The solved share g [... r] of each singular direction v [... d r], the solution z [... r k], and η λ [... r]."""
+    """The solved share g [... r] of each singular direction, η λ [... r], and the directions."""
 
     g: Tensor
-    v: Tensor
-    z: Tensor
     rate: Tensor
+    along: Directions
 
     @property
     def w(self) -> Tensor:
         """The weights."""
-        return self.v @ (self.g[..., None] * self.z)
+        return self.along.solved(self.g)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +77,12 @@ class GradientDescent(Algorithm[Any, Any]):
     def init(self, p: Prompt | Dense) -> Descent | Solved:
         if self.form == "spectral":
             no_autograd(self, p, 'form="iterated" has one')
-            values, v, z = directions(*p.pairs) if isinstance(p, Prompt) else prefixes(p)
-            if self.gradient == "mean":
-                values = values / _counts(p)
+            along = directions(*p.pairs) if isinstance(p, Prompt) else prefixes(p)
+            values = along.values / _counts(p) if self.gradient == "mean" else along.values
             top = pad(values, (0, 1)).amax(-1, keepdim=True)
             least = pad(values.where(values > 0, torch.inf), (0, 1), value=torch.inf).amin(-1, keepdim=True)
             eta = _rule(self.eta, top, least.where(least.isfinite(), 0.0))
-            return Solved(torch.zeros_like(values), v, z, eta * values)
+            return Solved(torch.zeros_like(values), eta * values, along)
         x, y = _scaled(p, self.gradient)  # type: ignore[arg-type]
         return Descent(origin(p), origin(p), x, y, _rate(self.eta, x), x.new_zeros(()))  # type: ignore[arg-type]
 
@@ -94,8 +92,7 @@ class GradientDescent(Algorithm[Any, Any]):
         return s._replace(w=s.w - s.eta * s.slope(s.w))
 
     def read(self, p: Prompt | Dense, s: Any) -> Float[Tensor, "b o k"]:
-        w: Tensor = s.w
-        return p.queries @ w if isinstance(p, Prompt) else torch.einsum("bnd,bndk->bnk", p.x, w)
+        return answers(p, s.w)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

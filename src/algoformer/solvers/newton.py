@@ -22,23 +22,22 @@ from torch.nn.functional import pad
 from algoformer.algorithm import Algorithm
 from algoformer.checks import one_of, real, whole
 from algoformer.prompt import Dense, Prompt
-from algoformer.solvers.linear import cutoff, no_autograd, ratio
-from algoformer.solvers.spectrum import before, directions, prefixes, ridged
+from algoformer.solvers.linear import answers, cutoff, no_autograd, ratio
+from algoformer.solvers.spectrum import Directions, before, directions, prefixes, ridged
 
 Scale = float | Literal["frobenius", "spectral", "optimal"]
 
 
 class Shares(NamedTuple):
-    """The solved share g [... r] of each singular direction v [... d r], and the solution z [... r k] along them."""
+    """The solved share g [... r] of each singular direction, and the directions."""
 
     g: Tensor
-    v: Tensor
-    z: Tensor
+    along: Directions
 
     @property
     def w(self) -> Tensor:
         """The weights."""
-        return self.v @ (self.g[..., None] * self.z)
+        return self.along.solved(self.g)
 
     def step(self, order: int) -> Shares:
         """One iteration: g Σ_{m<p} (1 - g)^m."""
@@ -118,8 +117,8 @@ class Newton(Algorithm[Any, Any]):
     def init(self, p: Prompt | Dense) -> Shares | Streamed | Inverse:
         if self.form == "spectral":
             no_autograd(self, p, 'form="stream" has one')
-            values, v, z = directions(*p.pairs, self.ridge) if isinstance(p, Prompt) else prefixes(p, self.ridge)
-            return Shares(self._scale(values) * self._power(values), v, z)
+            along = directions(*p.pairs, self.ridge) if isinstance(p, Prompt) else prefixes(p, self.ridge)
+            return Shares(self._scale(along.values) * self._power(along.values), along)
         if self.form == "stream":
             x, y = p.pairs  # type: ignore[union-attr]
             x, y = ridged(x, y, self.ridge)
@@ -138,8 +137,7 @@ class Newton(Algorithm[Any, Any]):
         return s.step(self.order)
 
     def read(self, p: Prompt | Dense, s: Any) -> Float[Tensor, "b o k"]:
-        w: Tensor = s.w
-        return p.queries @ w if isinstance(p, Prompt) else torch.einsum("bnd,bndk->bnk", p.x, w)
+        return answers(p, s.w)
 
     def _power(self, values: Tensor) -> Tensor:
         """What α or c multiplies: λ m₀ = α λ² or c λ."""

@@ -19,6 +19,10 @@ class Directions(NamedTuple):
     v: Tensor
     z: Tensor
 
+    def solved(self, g: Tensor) -> Tensor:
+        """The weights [... d k] of which the share g [... r] of each direction is solved."""
+        return self.v @ (g[..., None] * self.z)
+
 
 def directions(x: Tensor, y: Tensor, ridge: float = 0.0) -> Directions:
     """By the singular values of X."""
