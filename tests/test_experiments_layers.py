@@ -10,7 +10,7 @@ import torch
 
 from algoformer.algorithm import Algorithm
 from algoformer.analysis import Candidate, induced_trace, readings
-from algoformer.experiments import Site, load, maps
+from algoformer.experiments import Site, load, maps, reproduce
 from algoformer.experiments.answers import kept
 from algoformer.experiments.layers import (
     Read,
@@ -100,6 +100,12 @@ def test_a_figure_is_made_again_from_kept_answers_without_the_model(tmp_path, na
     assert any(site.models.iterdir())
     shutil.rmtree(site.models)
     assert experiment.run(stored(experiment.SMOKE), site) == first
+
+
+def test_a_run_keeps_answers_beside_its_results(tmp_path):
+    assert reproduce(["fu2024_fig9"], preset="smoke", seeds=1, out=tmp_path).ok
+    assert len(list((tmp_path / "answers").glob("*.safetensors"))) == 2  # of every layer, and their weights
+    assert len(list((tmp_path / "fu2024_fig9").glob("*.json"))) == 1
 
 
 def test_kept_answers_to_other_prompts_are_refused(tmp_path):
