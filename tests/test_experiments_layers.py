@@ -214,6 +214,15 @@ def test_layers_that_are_every_second_newton_step_are_found_on_a_line():
     assert not maps.linear(found, "Newton", "a test", more=2.5).holds
 
 
+def test_a_growth_that_ends_at_the_last_step_tried_is_not_judged():
+    families = {"Newton": Candidate(Newton(scale="frobenius"), [0, 1, 2, 3])}
+    found = maps.error_maps(newton_layers(list(range(1, 17, 2))), families, Site())
+    assert found.best["Newton"] == [1] + [3] * 7
+    assert np.isnan(found.slopes["Newton"])
+    claim = maps.linear(found, "Newton", "a test")
+    assert not claim.holds and not claim.tested
+
+
 def test_the_steps_to_try_are_all_at_first_and_then_two_to_a_doubling():
     assert maps.doubling(70) == [1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 23, 32, 45, 64]
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from algoformer.analysis import Candidate
 from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
-from algoformer.experiments.maps import Maps, draw, linear
+from algoformer.experiments.maps import Maps, able, draw, linear
 from algoformer.experiments.softmax import SHORT, TINY, stored
 from algoformer.solvers import BFGS, LBFGS
 
@@ -54,7 +54,6 @@ def run(config: Config, site: Site) -> Result:
 
 def claims(result: Result) -> list[Claim]:
     """At the rate of BFGS, and faster than the other two."""
-    able = (result.error,)
     return [
         Claim(
             text="layers go on as BFGS does: in the middle layers the matched steps are on a line, R² above 0.9",
@@ -62,7 +61,7 @@ def claims(result: Result) -> list[Claim]:
             measured=result.straight["BFGS"],
             sense=">",
             bound=0.9,
-            errors=able,
+            errors=able(result, result.straight["BFGS"]),
         ),
         Claim(
             text="the last layer is like BFGS at its best step: similarity above 0.9",
@@ -70,7 +69,7 @@ def claims(result: Result) -> list[Claim]:
             measured=result.best_similarity["BFGS"][-1],
             sense=">",
             bound=0.9,
-            errors=able,
+            errors=(result.error,),
         ),
         Claim(
             text="it is more like BFGS than like gradient descent, both at their best step",
@@ -78,7 +77,7 @@ def claims(result: Result) -> list[Claim]:
             measured=result.best_similarity["BFGS"][-1] - result.best_similarity["gradient descent"][-1],
             sense=">",
             bound=0.0,
-            errors=able,
+            errors=(result.error,),
         ),
         linear(result, "L-BFGS", "Figure 11"),
         linear(result, "conjugate gradients", "Figure 12"),

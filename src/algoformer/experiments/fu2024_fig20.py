@@ -50,7 +50,7 @@ class Config(Softmax):
 
 
 PAPER = Config()
-GPU = Config(**SHORT, descent=1024)
+GPU = Config(**SHORT, descent=2048)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, hidden=2, descent=8)
 

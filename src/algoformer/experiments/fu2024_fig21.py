@@ -24,7 +24,7 @@ class Config(fig20.Config):
 
 
 PAPER = Config()
-GPU = Config(**SHORT, descent=1024)
+GPU = Config(**SHORT, descent=2048)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, hidden=2, descent=8)
 

@@ -28,7 +28,8 @@ class Maps:
     """By family: the steps tried, the map [layer][step], the match of each layer and its similarity elsewhere.
 
     Over the middle half of the layers the matched step grows by `slopes` a layer, its log2 by `doublings`; `straight`
-    is the R² of the first line. `null` is what similarity means nothing, by layer.
+    is the R² of the first line. Layers matched with the last step tried are left out, and where fewer than two are
+    left there is no number. `null` is what similarity means nothing, by layer.
     """
 
     error: float
@@ -71,7 +72,7 @@ def maps(scores: Mapping[str, Tensor], families: Families, *, error: float, null
     bootstrap = analysis.Bootstrap(seed=site.seed)
     matched = {name: analysis.choose(s, [families[name]], bootstrap=bootstrap) for name, s in scores.items()}
     verdicts = analysis.separate(matched, bootstrap) if len(matched) > 1 else []
-    lines = {name: _line([float(s) for s in m.step]) for name, m in matched.items()}
+    lines = {name: _line(m.step, families[name].steps[-1]) for name, m in matched.items()}
     return Maps(
         error=error,
         steps={name: list(c.steps) for name, c in families.items()},
@@ -80,20 +81,28 @@ def maps(scores: Mapping[str, Tensor], families: Families, *, error: float, null
         best_similarity={name: m.similarity.value.tolist() for name, m in matched.items()},
         verdicts=[str(v) for v in verdicts],
         null=list(null),
-        slopes={name: slope for name, (slope, _) in lines.items()},
-        doublings={name: _line([math.log2(max(s, 1)) for s in m.step])[0] for name, m in matched.items()},
-        straight={name: r for name, (_, r) in lines.items()},
+        slopes={name: slope for name, (slope, _, _) in lines.items()},
+        doublings={name: doublings for name, (_, doublings, _) in lines.items()},
+        straight={name: r for name, (_, _, r) in lines.items()},
     )
 
 
-def _line(y: Sequence[float]) -> tuple[float, float]:
-    """Slope and R² over the middle half, where matches are neither at the start nor at the end of what is tried."""
-    cut = max(len(y) // 4, 1)
-    y = y[cut : len(y) - cut] or y
-    mx, my = (len(y) - 1) / 2, sum(y) / len(y)
-    xx, yy = (sum((v - m) ** 2 for v in vs) for vs, m in ((range(len(y)), mx), (y, my)))
-    xy = sum((i - mx) * (v - my) for i, v in enumerate(y))
-    return xy / xx if xx else 0.0, xy**2 / (xx * yy) if xx * yy else 0.0
+def _line(steps: Sequence[int], last: int) -> tuple[float, float, float]:
+    """The slope of the matched step over the middle half of the rows, of its log2, and R² of the first line."""
+    cut = max(len(steps) // 4, 1)
+    known = [(t, s) for t, s in enumerate(steps) if cut <= t < len(steps) - cut and s < last]
+    if len(known) < 2:
+        return math.nan, math.nan, math.nan
+    t, plain = (torch.tensor(v, dtype=torch.float64) for v in zip(*known, strict=True))
+    t, y, logs = (v - v.mean() for v in (t, plain, plain.clamp(min=1).log2()))
+    rest = y - (t @ y) / (t @ t) * t
+    straight = 1 - float(rest @ rest / (y @ y)) if bool(y.any()) else 0.0
+    return float(t @ y / (t @ t)), float(t @ logs / (t @ t)), straight
+
+
+def able(result: Maps, measured: float) -> tuple[float, ...]:
+    """A claim about what could not be measured is not tested."""
+    return (result.error, 0.0 if math.isfinite(measured) else math.nan)
 
 
 def doubling(most: int) -> list[int]:
@@ -109,7 +118,7 @@ def linear(result: Maps, family: str, source: str, *, more: float = 1.0) -> Clai
         measured=result.slopes[family],
         sense=">",
         bound=more,
-        errors=(result.error,),
+        errors=able(result, result.slopes[family]),
     )
 
 
@@ -121,7 +130,7 @@ def exponential(result: Maps, source: str, family: str = "gradient descent") -> 
         measured=result.doublings[family],
         sense=">",
         bound=0.5,
-        errors=(result.error,),
+        errors=able(result, result.doublings[family]),
     )
 
 
