@@ -429,7 +429,7 @@ def test_a_model_that_must_be_there_and_is_not_is_missing(tmp_path):
         trained(small_recipe(), Site(models=tmp_path), fresh=False)
 
 
-@pytest.mark.parametrize("name", ["algoformer2024_fig2", "fu2024_fig3", "giannou2024_fig7"])
+@pytest.mark.parametrize("name", ["algoformer2024_fig2", "fu2024_fig9", "fu2024_fig20", "giannou2024_fig7"])
 def test_a_cpu_preset_trains_no_softmax_model(tmp_path, name):
     found = reproduce([name], preset="cpu", seeds=1, out=tmp_path)
     assert [o.status for o in found.outcomes] == ["untested"]

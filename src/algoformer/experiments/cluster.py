@@ -1,7 +1,8 @@
 """Runs spread over the machines of a Ray cluster (the extra `sweep`).
 
 The machines need not share a disk. A run works in a temporary folder of the machine it lands on: the models that were
-kept for its seed come with it, and its result and the models it trained come back to the machine that asked.
+kept for its seed and the answers of models come with it, and its result and what it adds to both come back to the
+machine that asked.
 """
 
 from __future__ import annotations
@@ -67,15 +68,15 @@ class Cluster:
         return min(there, self.jobs or there)
 
     def start(self, run: Run) -> None:
-        """A Ray task, which is given the models of its seed."""
-        models = kept(run.out / "models", run.seed)
-        for home in models:
-            if home not in self.sent:
-                self.sent[home] = self.ray.put(packed(home, run.out))
+        """A Ray task, which is given what is stored for it."""
+        given = _stored(run)
+        for place in given:
+            if place not in self.sent:
+                self.sent[place] = self.ray.put(packed(place, run.out))
         task = self.ray.remote(_remote).options(
             name=f"{run.name}-{run.seed}", num_cpus=1, num_gpus=int(self.device == "cuda"), max_retries=0
         )
-        ref = task.remote(run, self.device, self.token, [self.sent[home] for home in models])
+        ref = task.remote(run, self.device, self.token, [self.sent[place] for place in given])
         self.going[ref] = run
 
     def ended(self) -> list[tuple[Run, Outcome]]:
@@ -103,7 +104,7 @@ def answered(address: str) -> None:
 
 
 def work(run: Run, device: str, folder: Path, given: Iterable[Files]) -> tuple[Outcome, Files]:
-    """Carry out a run in a folder of its own, with the models given: its outcome, its result and the models it trained.
+    """Carry out a run in a folder of its own, with what is stored for it: its outcome, its result, and what it adds.
 
     Only the folder of one that is killed stays, and there it can go on.
     """
@@ -117,19 +118,23 @@ def work(run: Run, device: str, folder: Path, given: Iterable[Files]) -> tuple[O
     try:
         outcome = attempt(here, device)
         made = {} if outcome.status != "made" else {_path(here.file, folder): here.file.read_bytes()}
-        for home in kept(folder / "models", run.seed):
-            made |= packed(home, folder)
+        for place in _stored(here):
+            made |= packed(place, folder)
         return outcome, {path: data for path, data in made.items() if path not in known}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def keep(run: Run, outcome: Outcome, files: Files) -> Outcome:
-    """Put what a run made into the folder of results: models first, each whole or not at all, and then the result."""
+    """Put what a run made into the folder of results: answers and models, each whole or not at all, then the result."""
     result = _path(run.file, run.out)
     if outcome.status == "made" and result not in files:
         return run.ended("failed", f"its result must be {result}, and was not: every machine needs the same algoformer")
-    for name in sorted({Path(path).parts[1] for path in files if path != result}):
+    for path in files:
+        if path.startswith("answers/"):
+            (run.out / "answers").mkdir(parents=True, exist_ok=True)
+            replace_file(run.out / path, files[path])
+    for name in sorted({Path(path).parts[1] for path in files if path.startswith("models/")}):
         home = run.out / "models" / name
         draft, prefix = home.with_name(f"{name}.{os.getpid()}.tmp"), _path(home, run.out) + "/"
         unpack({path.removeprefix(prefix): data for path, data in files.items() if path.startswith(prefix)}, draft)
@@ -140,9 +145,10 @@ def keep(run: Run, outcome: Outcome, files: Files) -> Outcome:
     return outcome
 
 
-def packed(folder: Path, root: Path) -> Files:
-    """The files of a folder, by their paths from the root."""
-    return {_path(file, root): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+def packed(place: Path, root: Path) -> Files:
+    """A file, or the files of a folder, by their paths from the root."""
+    files = [place] if place.is_file() else (file for file in sorted(place.rglob("*")) if file.is_file())
+    return {_path(file, root): file.read_bytes() for file in files}
 
 
 def unpack(files: Files, folder: Path) -> None:
@@ -153,12 +159,17 @@ def unpack(files: Files, folder: Path) -> None:
         file.write_bytes(data)
 
 
+def _stored(run: Run) -> list[Path]:
+    """The models of a run's seed, and all answers."""
+    return [*kept(run.out / "models", run.seed), *sorted((run.out / "answers").glob("*.safetensors"))]
+
+
 def _path(file: Path, root: Path) -> str:
     return file.relative_to(root).as_posix()
 
 
-def _remote(run: Run, device: str, token: str, models: list[Any]) -> tuple[Outcome, Files]:
+def _remote(run: Run, device: str, token: str, given: list[Any]) -> tuple[Outcome, Files]:
     import ray
 
     folder = Path(tempfile.gettempdir()) / f"algoformer-{token}-{run.file.stem}"
-    return work(run, device, folder, map(ray.get, models))
+    return work(run, device, folder, map(ray.get, given))

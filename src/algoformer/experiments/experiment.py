@@ -54,11 +54,12 @@ def settings(config: Any) -> list[tuple[str, Any, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where a run happens: its seed and device, where trained models are kept, and what an unfinished run left."""
+    """Where a run happens: its seed and device, where models and answers are kept, and what an unfinished run left."""
 
     seed: int = 0
     device: str = "cpu"
     models: Path | None = None
+    answers: Path | None = None
     folder: Path | None = None
 
     def generator(self, stream: str = "") -> torch.Generator:

@@ -88,7 +88,8 @@ def carry_out(run: Run, device: str) -> None:
     from algoformer.provenance import provenance
 
     folder = run.out / "unfinished" / run.file.stem
-    site = Site(seed=run.seed, device=device, models=run.out / "models", folder=folder)
+    kept = {part: run.out / part for part in ("models", "answers")}
+    site = Site(seed=run.seed, device=device, **kept, folder=folder)
     begin = time.perf_counter()
     result = load(run.name).run(run.config, site)
     seconds = time.perf_counter() - begin
