@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from functools import partial
 
 import torch
 
@@ -10,8 +9,12 @@ from algoformer.experiments import load, reproduce, softmax
 from algoformer.training import TrainConfig
 
 NAME = "algoformer2024_fig5"
-CONFIG = replace(load(NAME).SMOKE, noises=(0.0,), steps=300)
-TRAIN = partial(TrainConfig, checkpoint_every=50)
+CONFIG = replace(load(NAME).SMOKE, noises=(0.0,), steps=300, precisions=())
+
+
+def TRAIN(**options):  # noqa: N802  # it takes the place of TrainConfig
+    return TrainConfig(**options | {"checkpoint_every": 50})
+
 
 
 def main() -> None:

@@ -62,7 +62,7 @@ def test_a_run_that_dies_is_tried_twice_more_and_the_rest_go_on(deaths, room):
 def documents(out: Path) -> dict[str, dict]:
     """Every result but where it comes from, and the bytes of every model."""
     found = {str(p.relative_to(out)): json.loads(p.read_text()) | {"provenance": 0} for p in out.glob("*_*/*.json")}
-    return found | {str(p.relative_to(out)): p.read_bytes() for p in out.glob("models/*/*") if p.is_file()}
+    return found | {str(p.relative_to(out)): p.read_bytes() for p in out.glob("models/**/*") if p.is_file()}
 
 
 def test_result_and_models_come_back_from_another_disk(tmp_path):
@@ -80,20 +80,23 @@ def test_models_that_are_kept_go_along_and_are_not_trained_again(tmp_path, monke
     run = Run(TRAINS, "smoke", 0, tmp_path / "here")
     attempt(run, "cpu")
     before = documents(run.out)
-    monkeypatch.setattr("algoformer.experiments.trained.train", lambda *_: pytest.fail("it was trained again"))
+    monkeypatch.setattr("algoformer.experiments.trained.train", lambda *_, **__: pytest.fail("it was trained again"))
     outcome, files = work(run, "cpu", tmp_path / "there", (packed(p, run.out) for p in run.out.glob("models/*")))
     assert outcome.status == "made"
-    assert list(files) == [run.file.relative_to(run.out).as_posix()]
+    assert sorted(path for path in files if not path.startswith("answers/")) == [
+        run.file.relative_to(run.out).as_posix(),
+        "runs.jsonl",
+    ]
     keep(run, outcome, files)
     assert documents(run.out) == before
 
 
 def test_models_of_a_run_that_fails_come_back_too(tmp_path, monkeypatch):
     run = Run(TRAINS, "smoke", 0, tmp_path / "here")
-    monkeypatch.setattr("algoformer.experiments.algoformer2024_fig3.evaluate", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("algoformer.experiments.protocol._errors", lambda *_, **__: 1 / 0)
     outcome = keep(run, *work(run, "cpu", tmp_path / "there", []))
     assert outcome.status == "failed" and "ZeroDivisionError" in outcome.message
-    assert len(list(run.out.glob("models/*/model.safetensors"))) == 1
+    assert len(list(run.out.glob("models/*/checkpoints"))) == 1
     assert not run.finished
 
 
@@ -103,14 +106,14 @@ def test_a_result_of_another_version_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("algoformer.experiments.fu2024_rates.REVISION", 1000)
     outcome = keep(run, *back)
     assert outcome.status == "failed" and "every machine needs the same algoformer" in outcome.message
-    assert not run.out.exists()
+    assert [p.name for p in run.out.iterdir()] == ["runs.jsonl"]
 
 
 def test_what_is_not_possible_at_a_scale_is_said_from_afar_too(tmp_path):
     run = Run(TRAINS, "cpu", 0, tmp_path / "here")
     outcome = keep(run, *work(run, "cpu", tmp_path / "there", []))
     assert outcome.status == "untested" and "--preset gpu" in outcome.message
-    assert not run.out.exists()
+    assert [p.name for p in run.out.iterdir()] == ["runs.jsonl"]
 
 
 def test_the_first_of_two_folders_gets_the_name(tmp_path):

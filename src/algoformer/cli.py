@@ -235,6 +235,12 @@ def reproduce(
     on: Annotated[
         str | None, typer.Option(help="ray: a Ray cluster (extra sweep), one core or GPU a run. Else this machine.")
     ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop in this time, cleanly; the same command goes on. Exit code 3 if it must.")
+    ] = None,
+    more: Annotated[
+        float, typer.Option(help="How many minutes this machine stays after those, for runs too large to move.")
+    ] = 0.0,
     out: Annotated[Path, typer.Option(help="The folder of the results; what is there is not run again.")] = Path(
         "results"
     ),
@@ -246,8 +252,9 @@ def reproduce(
     from algoformer.experiments import reproduce as carry_out
 
     found = carry_out(
-        names or [], preset=preset, seeds=seeds, device=device, jobs=jobs, on=on, out=out, progress=_progress()
-    )
+        names or [], preset=preset, seeds=seeds, device=device, jobs=jobs, on=on, minutes=minutes, more=more, out=out,
+        progress=_progress(),
+    )  # fmt: skip
     if as_json:
         _print_json(
             {"runs": [asdict(o) for o in found.outcomes], "broken": {str(k): v for k, v in found.broken.items()}}
@@ -260,6 +267,9 @@ def reproduce(
                 print(f"algoformer: {o.experiment}, seed {o.seed}: {o.message}", file=sys.stderr)
         _console().print("`algoformer report` makes a page of them.", markup=False)
     _leave(found.ok, found.broken)
+    if found.unfinished:
+        print(f"algoformer: {len(found.unfinished)} runs are not finished; the same command goes on", file=sys.stderr)
+        raise typer.Exit(3)
 
 
 @app.command()

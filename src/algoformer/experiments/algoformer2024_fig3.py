@@ -5,16 +5,19 @@ On regression with a representation. "A larger dT enhances stable long-term infe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from algoformer.experiments.drawing import COLOURS, axes, legend
+from algoformer.experiments.drawing import COLOURS, INK, axes
 from algoformer.experiments.experiment import Claim, Site, assumed
-from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
-from algoformer.training import evaluate
+from algoformer.experiments.protocol import zeros
+from algoformer.experiments.softmax import COMPARED, TINY, Softmax, stored
+from algoformer.models import AlgoFormerConfig
+from algoformer.training import Recipe
 
-REVISION = 1
+REVISION = 2
 SOURCE = "Figure 3"
 
 
@@ -22,49 +25,66 @@ SOURCE = "Figure 3"
 class Config(Softmax):
     """One model for each (T, dT)."""
 
-    pairs: tuple[tuple[int, int], ...] = assumed(((20, 5), (20, 10), (20, 15), (10, 5), (10, 10)))
-    longest: int = assumed(100)
+    pairs: tuple[tuple[int, int], ...] = assumed(
+        ((20, 15), (20, 10), (20, 5), (10, 10), (10, 5), (30, 15), (30, 10), (30, 5))
+    )
+    beyond: int = assumed(5)  # times T loops are tried
+
+    def shape(self, loops: int) -> AlgoFormerConfig:
+        """The model of T loops."""
+        return self.algoformer(self.task("representation"), loops)
+
+    def recipes(self) -> Iterator[Recipe]:
+        """The trainings, pilots first."""
+        task = self.task("representation")
+        yield from self.pilots(self.shape(self.pairs[0][0]), task, window=self.pairs[0][1])
+        for count, window in self.pairs:
+            yield self.recipe(self.shape(count), task, window=window)
 
 
 PAPER = Config()
-GPU = Config(**SHORT)
+GPU = Config(**COMPARED | {"steps": 30_000})
 CPU = stored(GPU)
-SMOKE = Config(**TINY, pairs=((3, 1), (3, 2)), longest=6)
+SMOKE = Config(**TINY, pairs=((3, 2), (3, 1)), beyond=2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Error at the last position over the zero predictor's, after each number of loops; mean and median."""
+    """Error at the last position over the zero predictor's, after each number of loops, for each (T, dT)."""
 
     pairs: list[list[int]]
-    loops: list[int]
-    mean: list[list[float]]
-    median: list[list[float]]
+    errors: list[list[float]]
+    outcomes: list[str]
+    rate: float
 
 
 def run(config: Config, site: Site) -> Result:
-    """Train or load, then run on."""
+    """Train or load, then run on. The learning rate is that of the first pair."""
     task = config.task("representation")
-    loops = list(range(1, config.longest + 1))
-    mean, median = [], []
+    rate = config.rate(config.shape(config.pairs[0][0]), task, site, window=config.pairs[0][1]).lr
+    zero = zeros(task, config.prompts)[-1]
+    errors, outcomes = [], []
     for count, window in config.pairs:
-        model = config.model(config.algoformer(task, count), task, site, window=window)
-        found = evaluate(model, task, prompts=config.prompts, steps=loops, seed=site.seed, device=site.device)
-        mean.append([row[-1] / found.zero for row in found.mean])
-        median.append([row[-1] / found.zero for row in found.median])
-    return Result(pairs=[list(p) for p in config.pairs], loops=loops, mean=mean, median=median)
+        loops = tuple(range(1, config.beyond * count + 1))
+        found = config.measured(
+            config.shape(count), task, site, loops=loops, purpose=f"T = {count}, dT = {window}", window=window, lr=rate
+        )
+        errors.append([row[-1] / zero for row in found.errors])
+        outcomes.append(found.outcome)
+    return Result(pairs=[list(p) for p in config.pairs], errors=errors, outcomes=outcomes, rate=rate)
 
 
 def claims(result: Result) -> list[Claim]:
-    """Of two models with one T, the one with the larger dT grows less beyond it; and nothing is gained there."""
+    """Of two models with one T, the one with the larger dT grows less beyond it; and T decides the capacity."""
     made = []
-    for depth in sorted({p[0] for p in result.pairs}):
-        same = sorted((p[1], i) for i, p in enumerate(result.pairs) if p[0] == depth)
-        if len(same) < 2:
+    lines = {(depth, window): line for (depth, window), line in zip(result.pairs, result.errors, strict=True)}
+    depths = sorted({depth for depth, _ in lines})
+    for depth in depths:
+        short, *_, long = windows = sorted(window for t, window in lines if t == depth)
+        if len(windows) < 2:
             continue
-        (short, a), (long, b) = same[0], same[-1]
-        trained = [result.mean[i][depth - 1] for i in (a, b)]
-        drift = [result.mean[i][-1] / result.mean[i][depth - 1] for i in (a, b)]
+        trained = [lines[depth, window][depth - 1] for window in (short, long)]
+        drift = [lines[depth, window][-1] / error for window, error in zip((short, long), trained, strict=True)]
         made.append(
             Claim(
                 text=f"T = {depth}: with dT = {long} the error grows less beyond T than with dT = {short} (ratio < 1)",
@@ -75,15 +95,33 @@ def claims(result: Result) -> list[Claim]:
                 errors=tuple(trained),
             )
         )
+    if len(depths) > 1:
+        ends = [min(line[t - 1] for (t, _), line in lines.items() if t == depth) for depth in (depths[0], depths[-1])]
+        made.append(
+            Claim(
+                text=f"T decides the capacity: the best of T = {depths[-1]} is below that of {depths[0]} (ratio < 1)",
+                source=SOURCE,
+                measured=ends[1] / ends[0],
+                sense="<",
+                bound=1.0,
+                errors=tuple(ends),
+            )
+        )
     return made
 
 
 def plot(result: Result) -> Figure:
-    """Error against loops."""
-    fig, (ax,) = axes(8.6, 4.0)
-    for (depth, window), line, colour in zip(result.pairs, result.mean, COLOURS, strict=False):
-        ax.semilogy(result.loops, line, color=colour, label=f"T = {depth}, dT = {window}")
-        ax.axvline(depth, color=colour, linestyle=":", linewidth=0.8)
-    ax.set(xlabel="loops", ylabel="error / zero predictor's")
-    legend(fig, ax)
+    """Error against loops, a panel for each T."""
+    depths = sorted({p[0] for p in result.pairs})
+    fig, panels = axes(4.0 * len(depths) + 2, 3.9, columns=len(depths))
+    colours = dict(zip(sorted({p[1] for p in result.pairs}), COLOURS, strict=False))
+    for ax, depth in zip(panels, depths, strict=True):
+        for (t, window), line in zip(result.pairs, result.errors, strict=True):
+            if t == depth:
+                shown = [v if v < 1e3 else float("nan") for v in line]
+                ax.semilogy(range(1, len(line) + 1), shown, color=colours[window], label=f"dT = {window}")
+        ax.axvline(depth, color="#888888", linestyle=":", linewidth=0.8)
+        ax.set(title=f"T = {depth}", xlabel="loops")
+        ax.legend(labelcolor=INK, fontsize=8)
+    panels[0].set_ylabel("error / zero predictor's")
     return fig

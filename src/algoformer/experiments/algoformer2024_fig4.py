@@ -6,16 +6,20 @@ exhibit suboptimal performance"; and with as many layers AlgoFormer is better th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from algoformer.experiments.drawing import COLOURS, axes
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
-from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
-from algoformer.training import evaluate
+from algoformer.experiments.protocol import zeros
+from algoformer.experiments.softmax import COMPARED, TINY, Softmax, stored
+from algoformer.models import AlgoFormerConfig, TransformerConfig
+from algoformer.training import Recipe
 
-REVISION = 1
+REVISION = 2
 SOURCE = "Figure 4"
 
 
@@ -28,9 +32,29 @@ class Config(Softmax):
     loops: int = stated(20)
     window: int = stated(15)
 
+    def shape(self, layers: int, heads: int) -> AlgoFormerConfig:
+        """AlgoFormer with so many layers in each part."""
+        task = self.task("representation")
+        return self.algoformer(task, self.loops, pre=layers, loop=layers, post=layers, heads=heads)
+
+    def flat(self, layers: int) -> TransformerConfig:
+        """The standard transformer with the layers of pre, loop and post together."""
+        return self.standard(self.task("representation"), 3 * layers)
+
+    def recipes(self) -> Iterator[Recipe]:
+        """The trainings, pilots first."""
+        task = self.task("representation")
+        yield from self.pilots(self.shape(1, self.heads), task, window=self.window)
+        yield from self.pilots(self.flat(self.layers[-1]), task)
+        for layers in self.layers:
+            yield self.recipe(self.shape(layers, self.heads), task, window=self.window)
+            yield self.recipe(self.flat(layers), task)
+        for heads in self.head_counts:
+            yield self.recipe(self.shape(1, heads), task, window=self.window)
+
 
 PAPER = Config()
-GPU = Config(**SHORT)
+GPU = Config(**COMPARED | {"steps": 30_000}, layers=(1, 2, 4))
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=(1, 2), head_counts=(1, 2), loops=2, window=1)
 
@@ -47,20 +71,22 @@ class Result:
 
 
 def run(config: Config, site: Site) -> Result:
-    """One model for each size; the standard transformer has the layers of pre, loop and post together."""
+    """One model for each size. Learning rates are those of one layer a part, and of the deepest standard one."""
     task = config.task("representation")
+    zero = zeros(task, config.prompts)[-1]
+    rate = config.rate(config.shape(1, config.heads), task, site, window=config.window).lr
+    flat = config.rate(config.flat(config.layers[-1]), task, site).lr
 
-    def error(model: object) -> float:
-        return evaluate(model, task, prompts=config.prompts, seed=site.seed, device=site.device).last  # type: ignore[arg-type]
+    def error(shape: Any, **how: Any) -> float:
+        return config.measured(shape, task, site, purpose="size", **how).errors[-1][-1] / zero
 
     def algoformer(layers: int, heads: int) -> float:
-        shape = config.algoformer(task, config.loops, pre=layers, loop=layers, post=layers, heads=heads)
-        return error(config.model(shape, task, site, window=config.window))
+        return error(config.shape(layers, heads), window=config.window, lr=rate)
 
     return Result(
         layers=list(config.layers),
         by_layers=[algoformer(layers, config.heads) for layers in config.layers],
-        standard=[error(config.model(config.standard(task, 3 * k), task, site)) for k in config.layers],
+        standard=[error(config.flat(layers), lr=flat) for layers in config.layers],
         heads=list(config.head_counts),
         by_heads=[algoformer(1, heads) for heads in config.head_counts],
     )

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from algoformer.checks import one_of
+from algoformer.experiments.ledger import FILE, append
 from algoformer.experiments.runs import Outcome, Run, attempt
 from algoformer.experiments.trained import kept
 from algoformer.files import replace_file, settle
@@ -120,13 +121,15 @@ def work(run: Run, device: str, folder: Path, given: Iterable[Files]) -> tuple[O
         made = {} if outcome.status != "made" else {_path(here.file, folder): here.file.read_bytes()}
         for place in _stored(here):
             made |= packed(place, folder)
-        return outcome, {path: data for path, data in made.items() if path not in known}
+        made = {path: data for path, data in made.items() if path not in known}
+        return outcome, made | packed(folder / FILE, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def keep(run: Run, outcome: Outcome, files: Files) -> Outcome:
     """Put what a run made into the folder of results: answers and models, each whole or not at all, then the result."""
+    append(run.out / FILE, files.get(FILE, b""))
     result = _path(run.file, run.out)
     if outcome.status == "made" and result not in files:
         return run.ended("failed", f"its result must be {result}, and was not: every machine needs the same algoformer")

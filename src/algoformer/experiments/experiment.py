@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from algoformer.checks import one_of
+from algoformer.experiments.clock import Clock
+from algoformer.experiments.ledger import Ledger
 
 if TYPE_CHECKING:
     import torch
@@ -54,13 +56,18 @@ def settings(config: Any) -> list[tuple[str, Any, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where a run happens: its seed and device, where models and answers are kept, and what an unfinished run left."""
+    """Where a run happens: its seed and device, where models and answers are kept, and what an unfinished run left.
+
+    `clock` is the time it has, and `ledger` what it tells of every training that it starts.
+    """
 
     seed: int = 0
     device: str = "cpu"
     models: Path | None = None
     answers: Path | None = None
     folder: Path | None = None
+    clock: Clock = Clock()  # noqa: RUF009  # frozen
+    ledger: Ledger | None = None
 
     def generator(self, stream: str = "") -> torch.Generator:
         """A generator that is a function of the seed and of what it is for."""
@@ -80,7 +87,10 @@ class Claim:
 
     `errors` are the errors of the models that it compares, relative to the zero predictor's (where noise is most of it,
     their `excess`): where one is not below one half, nothing was tested. `exact` numbers have no luck in them, and one
-    run is enough.
+    run is enough. `paired` is a difference of two models that saw the same data: it holds when the 95 % t-interval of
+    its mean over seeds does, and a seed that got stuck or diverged counts with the rest as long as each model has
+    learned in one. Without `comparable` there is nothing to
+    test.
     """
 
     text: str
@@ -90,6 +100,8 @@ class Claim:
     bound: float
     errors: tuple[float, ...] = ()
     exact: bool = False
+    paired: bool = False
+    comparable: bool = True
 
     def __post_init__(self) -> None:
         one_of("sense", self.sense, ("<", ">"))
@@ -130,7 +142,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim over all its runs: the measured values, the least margin, in how many runs it holds, and the verdict."""
+    """A claim over all its runs: the measured values, the least margin, in how many runs it holds, and the verdict.
+
+    Of a paired one `interval` is that of the mean, and the margin is its distance from the bound.
+    """
 
     text: str
     source: str
@@ -140,6 +155,7 @@ class Judgement:
     margin: float
     held: int
     verdict: Verdict
+    interval: tuple[float, float] | None = None
 
     @property
     def label(self) -> str:
@@ -164,18 +180,36 @@ def judge(runs: Sequence[Sequence[Claim]], *, smoke: bool = False) -> list[Judge
 
 def _judged(same: list[Claim], smoke: bool) -> Judgement:
     first, held = same[0], sum(c.holds for c in same)
-    exact = all(c.exact for c in same)
-    if not all(c.tested for c in same) or (smoke and not exact):
+    exact, interval = all(c.exact for c in same), None
+    margins = [c.margin for c in same]
+    least = math.nan if any(math.isnan(m) for m in margins) else min(margins)
+    if first.paired:
+        tested = all(any(e < ABLE for e in model) for model in zip(*(c.errors for c in same), strict=True))
+        if len(same) >= SEEDS:
+            interval = t_interval([c.measured for c in same])
+            least = first.bound - interval[1] if first.sense == "<" else interval[0] - first.bound
+        holds = least > 0
+    else:
+        tested, holds = all(c.tested for c in same), held == len(same)
+    if not tested or not all(c.comparable for c in same) or (smoke and not exact):
         verdict = Verdict.UNTESTED
     elif len(same) < SEEDS and not exact:
         verdict = Verdict.ONE
     else:
-        verdict = Verdict.HOLDS if held == len(same) else Verdict.FAILS
-    margins = [c.margin for c in same]
-    least = math.nan if any(math.isnan(m) for m in margins) else min(margins)
-    return Judgement(
-        first.text, first.source, first.sense, first.bound, tuple(c.measured for c in same), least, held, verdict
-    )
+        verdict = Verdict.HOLDS if holds else Verdict.FAILS
+    measured = tuple(c.measured for c in same)
+    return Judgement(first.text, first.source, first.sense, first.bound, measured, least, held, verdict, interval)
+
+
+def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """The interval of Student's t for the mean of a few values."""
+    from scipy.stats import t
+
+    n = len(values)
+    mean = sum(values) / n
+    spread = (sum((v - mean) ** 2 for v in values) / (n - 1) / n) ** 0.5
+    room = float(t.ppf((1 + level) / 2, n - 1)) * spread
+    return mean - room, mean + room
 
 
 @dataclass(frozen=True, kw_only=True)

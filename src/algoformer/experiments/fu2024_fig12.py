@@ -14,7 +14,7 @@ from algoformer.analysis import Candidate
 from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.maps import Maps, able, draw, linear
-from algoformer.experiments.softmax import SHORT, TINY, stored
+from algoformer.experiments.softmax import LONG, TINY, stored
 from algoformer.solvers import BFGS, LBFGS
 
 REVISION = 1
@@ -42,7 +42,7 @@ class Config(fig3.Config):
 
 
 PAPER = Config()
-GPU = Config(**SHORT)
+GPU = Config(**LONG)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, conjugate=3, quasi=4, descent=8)
 

@@ -14,7 +14,7 @@ from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, stated
 from algoformer.experiments.layers import layer_answers
-from algoformer.experiments.softmax import SHORT, TINY, stored
+from algoformer.experiments.softmax import LONG, TINY, stored
 
 REVISION = 1
 SOURCE = "Figures 13, 14"
@@ -28,7 +28,7 @@ class Config(fig3.Config):
 
 
 PAPER = Config()
-GPU = Config(**SHORT)
+GPU = Config(**LONG)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, newton=4, descent=8, shown=(1, 2, 3))
 

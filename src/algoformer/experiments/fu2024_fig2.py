@@ -6,6 +6,7 @@ that gradient descent does not have.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -15,9 +16,10 @@ from algoformer.analysis import readings
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, coded, stated
 from algoformer.experiments.layers import layer_answers
-from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
+from algoformer.experiments.softmax import LONG, TINY, Softmax, stored
 from algoformer.solvers import GradientDescent, Newton
 from algoformer.tasks import HalfAndHalf, Isotropic, LinearRegression
+from algoformer.training import Recipe
 
 REVISION = 1
 SOURCE = "Figure 2"
@@ -41,9 +43,15 @@ class Config(Softmax):
         covariance = Isotropic() if self.condition == 1 else HalfAndHalf(condition=self.condition)
         return LinearRegression(d=self.d, n=self.n, noise=self.noise, covariance=covariance, dense=True)
 
+    def recipes(self) -> Iterator[Recipe]:
+        """All trainings, pilots first."""
+        model = self.standard(self.regression, self.layers)
+        yield from self.pilots(model, self.regression)
+        yield self.recipe(model, self.regression)
+
 
 PAPER = Config()
-GPU = Config(**SHORT)
+GPU = Config(**LONG)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=2, newton=4, descent=8)
 

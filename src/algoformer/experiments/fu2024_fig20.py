@@ -6,6 +6,7 @@ doublings, and leaves open what the transformer does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
@@ -17,6 +18,7 @@ from algoformer.experiments.maps import Maps, doubling, draw, error_maps, expone
 from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
 from algoformer.solvers import NetworkGradientDescent
 from algoformer.tasks import Regression, ReluNetwork, TanhNetwork
+from algoformer.training import Recipe
 
 REVISION = 1
 SOURCE = "Figure 20"
@@ -47,6 +49,10 @@ class Config(Softmax):
         """Gradient descent alone."""
         solver = NetworkGradientDescent(hidden=self.hidden, unit=self.unit, eta=self.eta)  # type: ignore[arg-type]
         return {FAMILY: Candidate(solver, doubling(self.descent))}
+
+    def recipes(self) -> Iterator[Recipe]:
+        """The one training."""
+        yield self.recipe(self.standard(self.network, self.layers), self.network)
 
 
 PAPER = Config()

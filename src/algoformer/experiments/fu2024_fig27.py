@@ -15,7 +15,7 @@ from algoformer.experiments import fu2024_fig2
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.layers import layer_answers, layer_weights
-from algoformer.experiments.softmax import SHORT, TINY, stored
+from algoformer.experiments.softmax import LONG, TINY, stored
 
 REVISION = 1
 SOURCE = "Figure 27"
@@ -29,7 +29,7 @@ class Config(fu2024_fig2.Config):
 
 
 PAPER = Config()
-GPU = Config(**SHORT)
+GPU = Config(**LONG)
 CPU = stored(GPU)
 SMOKE = Config(**TINY | {"d": 3}, layers=3, weighed=8)
 

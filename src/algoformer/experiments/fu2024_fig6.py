@@ -6,6 +6,7 @@ d = 20, smaller ones to fail.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
@@ -14,6 +15,8 @@ from algoformer.experiments.drawing import COLOURS, axes
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.layers import model_answers
 from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
+from algoformer.models import TransformerConfig
+from algoformer.training import Recipe
 
 REVISION = 2
 SOURCE = "Figure 6"
@@ -25,6 +28,15 @@ class Config(Softmax):
 
     layers: int = stated(12)
     widths: tuple[int, ...] = assumed((8, 16, 32, 64))
+
+    def narrow(self, width: int) -> TransformerConfig:
+        """One head of this width."""
+        return self.standard(self.task("linear"), self.layers, width=width, heads=1)
+
+    def recipes(self) -> Iterator[Recipe]:
+        """All trainings."""
+        for width in self.widths:
+            yield self.recipe(self.narrow(width), self.task("linear"))
 
 
 PAPER = Config()
@@ -46,8 +58,7 @@ def run(config: Config, site: Site) -> Result:
     task = config.task("linear")
     errors = []
     for width in config.widths:
-        narrow = config.standard(task, config.layers, width=width, heads=1)
-        errors.append(float(model_answers(config, narrow, task, site).errors[-1]))
+        errors.append(float(model_answers(config, config.narrow(width), task, site).errors[-1]))
     return Result(widths=list(config.widths), errors=errors)
 
 

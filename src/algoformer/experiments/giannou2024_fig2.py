@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
-from algoformer.experiments.lsa import SMALL, TINY, Attention
+from algoformer.experiments.lsa import MEDIUM, SMALL, TINY, Attention
 from algoformer.solvers import Newton
 from algoformer.training import evaluate
 
@@ -31,7 +31,7 @@ class Config(Attention):
 
 
 PAPER = Config()
-GPU = PAPER
+GPU = Config(**MEDIUM)
 CPU = Config(**SMALL, kappa=1.0, prompts=4000)
 SMOKE = Config(**TINY, kappa=1.0)
 

@@ -17,7 +17,7 @@ from algoformer.algorithm import Algorithm
 from algoformer.analysis import sweep
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Knob, Site, assumed, coded, stated
-from algoformer.experiments.lsa import SMALL, TINY, Attention
+from algoformer.experiments.lsa import MEDIUM, SMALL, TINY, Attention
 from algoformer.prompt import Prompt
 from algoformer.solvers import Newton
 
@@ -37,7 +37,7 @@ class Config(Attention):
 
 
 PAPER = Config()
-GPU = PAPER
+GPU = Config(**MEDIUM)
 CPU = Config(**(SMALL | {"hidden": False, "clip": 10.0}), kappa=1.0, far=17.0, batch_of_prompts=500, points=81)
 SMOKE = Config(**TINY, kappa=1.0, far=17.0, batch_of_prompts=16, points=17)
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from algoformer.experiments import giannou2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Knob, Site, coded, stated
 from algoformer.experiments.giannou2024_fig9 import NORMED
-from algoformer.experiments.lsa import SMALL, TINY
+from algoformer.experiments.lsa import NORMED_MEDIUM, SMALL, TINY
 
 REVISION = 1
 SOURCE = "Figures 5, 6"
@@ -32,7 +32,7 @@ class Config(fig3.Config):
 
 
 PAPER = Config()
-GPU = PAPER
+GPU = Config(**NORMED_MEDIUM)
 CPU = Config(
     **(SMALL | NORMED | {"layers": (1, 3), "steps": 600}), kappa=1.0, far=17.0, batch_of_prompts=500, points=81
 )

@@ -6,6 +6,7 @@ construction a step takes 13 layers; trained, the transformer is said to be ahea
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -46,9 +47,27 @@ class Config:
     prompts: int = assumed(1000)
     train: bool = assumed(True)  # or only load what is kept
 
+    @property
+    def task(self) -> Weights:
+        """What is asked."""
+        return Weights(d=self.d, n=self.n, mu=self.mu, newton=self.newton)
+
+    def recipes(self) -> Iterator[Recipe]:
+        """All trainings, one for each depth."""
+        for layers in self.layers:
+            model = TransformerConfig(
+                features=self.d, positions=0, width=self.width, heads=self.heads, layers=layers, causal=False,
+                activation="relu",
+            )  # fmt: skip
+            train = TrainConfig(
+                steps=self.steps, batch=self.batch, lr=self.lr, final_lr=self.final_lr, warmup=0, optimiser="adam",
+                log_every=min(50, self.steps),
+            )  # fmt: skip
+            yield Recipe(model=model, task=self.task, train=train)
+
 
 PAPER = Config()
-GPU = Config(steps=10_000, lr=1e-3, final_lr=0.0)
+GPU = Config(steps=20_000, lr=1e-3, final_lr=0.0, layers=(1, 6, 12, 20, 40))
 CPU = stored(GPU)
 SMOKE = Config(d=2, n=4, width=8, heads=2, layers=(1, 2), newton=4, steps=3, batch=4, prompts=8)
 
@@ -84,20 +103,12 @@ class Result:
 
 def run(config: Config, site: Site) -> Result:
     """Train or load one encoder for each depth, and put its weights into the loss."""
-    task = Weights(d=config.d, n=config.n, mu=config.mu, newton=config.newton)
+    task = config.task
     fresh = torch.Generator(site.device).manual_seed(10**6 + site.seed)
     sample = task.sample(config.prompts, fresh)
     loss, error = [], []
-    for layers in config.layers:
-        model = TransformerConfig(
-            features=config.d, positions=0, width=config.width, heads=config.heads, layers=layers, causal=False,
-            activation="relu",
-        )  # fmt: skip
-        train = TrainConfig(
-            steps=config.steps, batch=config.batch, lr=config.lr, final_lr=config.final_lr, warmup=0, optimiser="adam",
-            log_every=min(50, config.steps),
-        )  # fmt: skip
-        made = trained(Recipe(model=model, task=task, train=train), site, fresh=config.train)
+    for recipe in config.recipes():
+        made = trained(recipe, site, fresh=config.train)
         with torch.no_grad():
             w = made.predict(sample.prompt)
         loss.append(_loss(sample.prompt, w, config.mu))

@@ -5,6 +5,7 @@ Inputs have lmax ~ U[1, 100] and lmax / lmin = kappa, drawn for each batch: one 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -12,9 +13,9 @@ from matplotlib.figure import Figure
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, stated
-from algoformer.experiments.lsa import SMALL, TINY, Attention
+from algoformer.experiments.lsa import MEDIUM, SMALL, TINY, Attention
 from algoformer.solvers import Newton
-from algoformer.training import evaluate
+from algoformer.training import Recipe, evaluate
 
 REVISION = 1
 SOURCE = "Figure 8"
@@ -28,9 +29,15 @@ class Config(Attention):
     noises: tuple[float, ...] = stated((0.0, 0.1))
     orders: tuple[int, ...] = stated((2, 3, 4))
 
+    def recipes(self) -> Iterator[Recipe]:
+        for kappa in self.kappas:
+            for noise in self.noises:
+                for layers in self.layers:
+                    yield self.recipe(layers, self.task(kappa, noise))
+
 
 PAPER = Config()
-GPU = PAPER
+GPU = Config(**MEDIUM, kappas=(1.0, 10.0, 100.0))
 CPU = Config(**(SMALL | {"layers": (1, 2, 3), "kappas": (5.0,), "steps": 600, "init": 0.02}), prompts=2000)
 SMOKE = Config(**(TINY | {"kappas": (5.0,), "noises": (0.1,)}))
 

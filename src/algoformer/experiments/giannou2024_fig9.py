@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from algoformer.experiments import giannou2024_fig8 as fig8
 from algoformer.experiments.experiment import Claim, Site, coded, stated
-from algoformer.experiments.lsa import SMALL, TINY
+from algoformer.experiments.lsa import NORMED_MEDIUM, SMALL, TINY
 
 REVISION = 1
 SOURCE = "Figure 9"
@@ -32,7 +32,7 @@ class Config(fig8.Config):
 
 NORMED = {"width": 32, "heads": 4, "norm": True, "init": 0.1, "robust": None, "lr": 0.003}
 PAPER = Config()
-GPU = PAPER
+GPU = Config(**NORMED_MEDIUM, kappas=(10.0,))
 CPU = Config(**(SMALL | NORMED | {"layers": (1, 2, 3), "kappas": (5.0,), "steps": 600}), prompts=2000)
 SMOKE = Config(**(TINY | NORMED | {"width": 8, "heads": 2, "kappas": (5.0,)}))
 

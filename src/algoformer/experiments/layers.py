@@ -169,7 +169,8 @@ def _kept(
         with torch.no_grad():
             return {"y": prompt.y, **make(model)}
 
-    found = kept(what, settings.recipe(config, task), sizes, site, made)
+    recipe = settings.recipe(config, task, lr=settings.rate(config, task, site).lr)
+    found = kept(what, recipe, sizes, site, made)
     y = found.pop("y")
     if y.shape != prompt.y.shape or not torch.allclose(y, prompt.y.double(), rtol=1e-3, atol=1e-3):
         raise ValueError("kept answers must be to the prompts drawn here; the labels are others")

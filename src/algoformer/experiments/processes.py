@@ -8,14 +8,15 @@ from collections import deque
 from multiprocessing.connection import wait
 from typing import Any, Self
 
+from algoformer.experiments.clock import Clock
 from algoformer.experiments.runs import Outcome, Run, attempt
 
 
 class Processes:
     """At most `jobs` processes; on a machine with several GPUs the device "cuda" takes them in turn."""
 
-    def __init__(self, device: str, jobs: int) -> None:
-        self.jobs = jobs
+    def __init__(self, device: str, jobs: int, clock: Clock) -> None:
+        self.jobs, self.clock = jobs, clock
         self.context = multiprocessing.get_context("spawn")
         self.devices = _devices(device, jobs)
         self.going: dict[Any, tuple[Run, Any, Any, str]] = {}
@@ -37,7 +38,7 @@ class Processes:
         device = self.devices.popleft()
         ours, theirs = self.context.Pipe(duplex=False)
         process = self.context.Process(
-            target=_child, args=(run, device, self.jobs, theirs), name=f"{run.name}-{run.seed}"
+            target=_child, args=(run, device, self.clock, self.jobs, theirs), name=f"{run.name}-{run.seed}"
         )
         process.start()
         theirs.close()
@@ -64,11 +65,11 @@ def _devices(device: str, jobs: int) -> deque[str]:
     return deque(f"cuda:{i % count}" for i in range(jobs))
 
 
-def _child(run: Run, device: str, jobs: int, pipe: Any) -> None:
+def _child(run: Run, device: str, clock: Clock, jobs: int, pipe: Any) -> None:
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
-    pipe.send(attempt(run, device))
+    pipe.send(attempt(run, device, clock))
 
 
 def _last(pipe: Any) -> Outcome | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from algoformer.checks import one_of, whole
+from algoformer.experiments.clock import Clock
 from algoformer.experiments.registry import EXPERIMENTS
 from algoformer.experiments.runs import Outcome, Pool, Run, attempt
 from algoformer.experiments.store import Store
@@ -27,8 +28,13 @@ class Reproduction:
 
     @property
     def ok(self) -> bool:
-        """Did every run come to an end, and is every file whole?"""
+        """Did no run fail, and is every file whole?"""
         return not self.broken and all(o.status != "failed" for o in self.outcomes)
+
+    @property
+    def unfinished(self) -> list[Outcome]:
+        """The runs for which the minutes were too few."""
+        return [o for o in self.outcomes if o.status in ("stopped", "waiting")]
 
 
 def reproduce(
@@ -39,6 +45,8 @@ def reproduce(
     device: str = "cpu",
     jobs: int | None = None,
     on: str | None = None,
+    minutes: float | None = None,
+    more: float = 0.0,
     out: str | Path = "results",
     progress: Progress | None = None,
 ) -> Reproduction:
@@ -46,7 +54,12 @@ def reproduce(
 
     At most `jobs` go at once: on this machine (None: one after the other; `device="cuda"` takes its GPUs in turn), or
     with `on="ray"` on a Ray cluster (None: as many as it has room for).
+
+    After `minutes` what is going is written down and stopped, and nothing new is begun; the same call goes on and ends
+    with the same numbers. A training whose checkpoint is too large to travel is begun only if it can end on this
+    machine, which stays for `more` minutes after them.
     """
+    clock = Clock.of(minutes, more)
     whole("seeds", seeds, least=1)
     if jobs is not None:
         whole("jobs", jobs, least=1)
@@ -57,7 +70,7 @@ def reproduce(
     ]
     outcomes = {run: run.ended("kept") for run in asked if run.finished}
     kept, rest = len(outcomes), [run for run in asked if run not in outcomes]
-    pool = _pool(on, device, jobs)
+    pool = _pool(on, device, jobs, clock)
     tell = progress or (lambda done, total, what: None)
     tell(0, len(rest), "")
 
@@ -67,7 +80,7 @@ def reproduce(
 
     if pool is None:
         for run in rest:
-            finished(run, attempt(run, device))
+            finished(run, attempt(run, device, clock))
     elif rest:
         with pool:
             spread(rest, pool, finished)
@@ -94,10 +107,12 @@ def spread(runs: Sequence[Run], pool: Pool, finished: Finished) -> None:
                 finished(run, replace(outcome, message=f"{what} ({TRIES} tries){newline}{where}"))
 
 
-def _pool(on: str | None, device: str, jobs: int | None) -> Pool | None:
+def _pool(on: str | None, device: str, jobs: int | None, clock: Clock) -> Pool | None:
     """None: one after the other, in this process."""
     if on is not None:
         one_of("on", on, ("ray",))
+        if clock.deadline is not None:
+            raise ValueError("minutes must be left out on a Ray cluster, whose runs have no deadline; got both")
         from algoformer.experiments.cluster import Cluster
 
         return Cluster(device, jobs)
@@ -108,4 +123,4 @@ def _pool(on: str | None, device: str, jobs: int | None) -> Pool | None:
         return None
     from algoformer.experiments.processes import Processes
 
-    return Processes(device, jobs)
+    return Processes(device, jobs, clock)

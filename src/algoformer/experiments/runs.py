@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
+from algoformer.experiments.clock import Clock
 from algoformer.experiments.experiment import Missing, Site, preset
+from algoformer.experiments.ledger import FILE, Ledger
 from algoformer.experiments.registry import load
 from algoformer.experiments.store import Store
+
+Status = Literal["made", "kept", "untested", "stopped", "waiting", "failed"]
+NO_CLOCK = Clock()
 
 
 @dataclass(frozen=True)
@@ -38,18 +43,21 @@ class Run:
         """Is its result there?"""
         return Store(self.out).has(self.name, self.config, self.seed)
 
-    def ended(self, status: Literal["made", "kept", "untested", "failed"], message: str = "") -> Outcome:
+    def ended(self, status: Status, message: str = "") -> Outcome:
         """The outcome of this run."""
         return Outcome(self.name, self.seed, status, message)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one run: made now, kept from before, not possible at this scale, or failed."""
+    """What became of one run: made now, kept from before, not possible at this scale, or failed.
+
+    One that was stopped in time goes on when it is asked for again; one that waits was not begun.
+    """
 
     experiment: str
     seed: int
-    status: Literal["made", "kept", "untested", "failed"]
+    status: Status
     message: str = ""
 
 
@@ -71,29 +79,44 @@ class Pool(Protocol):
         """Wait until a run has ended; all that have. One that died has failed."""
 
 
-def attempt(run: Run, device: str) -> Outcome:
+def attempt(run: Run, device: str, clock: Clock = NO_CLOCK) -> Outcome:
     """Carry out a run, and tell how it ended."""
+    from algoformer.training import OutOfTime
+
+    if clock.over:
+        return run.ended("waiting", "there was no time left")
     try:
-        carry_out(run, device)
+        carry_out(run, device, clock)
     except Missing as missing:
         return run.ended("untested", str(missing))
+    except OutOfTime as stop:
+        return run.ended("stopped", str(stop))
     except Exception as error:
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
         return run.ended("failed", f"{what}\n{traceback.format_exc(limit=-3).rstrip()}")
     return run.ended("made")
 
 
-def carry_out(run: Run, device: str) -> None:
+def carry_out(run: Run, device: str, clock: Clock = NO_CLOCK) -> None:
     """Keep the result of a run. What it leaves on the way stays until it is finished, so that it can go on."""
     from algoformer.provenance import provenance
+    from algoformer.training import OutOfTime
 
-    folder = run.out / "unfinished" / run.file.stem
-    kept = {part: run.out / part for part in ("models", "answers")}
-    site = Site(seed=run.seed, device=device, **kept, folder=folder)
+    folder, origin = run.out / "unfinished" / run.file.stem, provenance(device)
+    ledger = Ledger(run.out / FILE, run.name, run.seed, run.file.stem, run.preset, str(origin["device"]))
+    site = Site(
+        seed=run.seed, device=device, models=run.out / "models", answers=run.out / "answers", folder=folder,
+        clock=clock, ledger=ledger,
+    )  # fmt: skip
     begin = time.perf_counter()
-    result = load(run.name).run(run.config, site)
+    with ledger.entry("experiment") as entry:
+        try:
+            result = load(run.name).run(run.config, site)
+        except (Missing, OutOfTime) as end:
+            entry.outcome = "untested" if isinstance(end, Missing) else "stopped"
+            raise
     seconds = time.perf_counter() - begin
-    about = {**provenance(device), "seconds": round(seconds, 3), "preset": run.preset}
+    about = {**origin, "seconds": round(seconds, 3), "preset": run.preset}
     Store(run.out).write(run.name, run.config, run.seed, result, about)
     shutil.rmtree(folder, ignore_errors=True)
     if folder.parent.exists() and not any(folder.parent.iterdir()):

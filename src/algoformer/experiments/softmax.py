@@ -7,14 +7,32 @@ gpu run has kept, and say so where there is none.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from algoformer.experiments.experiment import Site, assumed, stated
-from algoformer.experiments.trained import trained
+from algoformer.experiments.protocol import (
+    PILOT,
+    RATES,
+    VALIDATION,
+    WATCHED,
+    Measured,
+    measured,
+    pilot_site,
+    watch,
+    zeros,
+)
+from algoformer.experiments.trained import made
 from algoformer.models import AlgoFormerConfig, LoopedConfig, LSTMConfig, Model, TransformerConfig
 from algoformer.task import Task
 from algoformer.tasks import Autoregression, ChainOfThought, LinearRegression, Representation
-from algoformer.training import Ramp, Recipe, TrainConfig
+from algoformer.training import Ramp, Recipe, TrainConfig, TrainingDiverged
+
+
+class Rate(NamedTuple):
+    """A learning rate, and what its pilots came to: the mean error over positions, over the zero predictor's."""
+
+    lr: float
+    tried: dict[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +50,63 @@ class Softmax:
     warmup: int = assumed(500)
     start_dims: int = assumed(5)
     prompts: int = assumed(1280)
+    ema: float = assumed(0.0)  # of the weights: what is evaluated is their average
+    rates: tuple[float, ...] = assumed(())  # to choose the learning rate from, by pilots; none: lr
+    pilot: int = assumed(PILOT)
     train: bool = assumed(True)  # or only load what is kept
 
     def model(self, config: Any, task: Task[Any], site: Site, *, window: int | None = None) -> Model:
         """The trained model of a config on a task."""
-        return trained(self.recipe(config, task, window=window), site, fresh=self.train)
+        recipe = self.recipe(config, task, window=window, lr=self.rate(config, task, site, window=window).lr)
+        found = made(recipe, site, fresh=self.train, watch=watch(task, recipe.train.steps, site))
+        if found.model is None:
+            raise TrainingDiverged(f"the training of {type(config).__name__} on {type(task).__name__} diverged")
+        return found.model
 
-    def recipe(self, config: Any, task: Task[Any], *, window: int | None = None) -> Recipe:
+    def measured(
+        self, config: Any, task: Task[Any], site: Site, *, loops: tuple[int, ...] = (), purpose: str = "", **how: Any
+    ) -> Measured:
+        """The errors of a config on a task after training, and its learning curve."""
+        recipe = self.recipe(config, task, **how)
+        return measured(recipe, site, fresh=self.train, prompts=self.prompts, loops=loops, purpose=purpose)
+
+    def rate(self, config: Any, task: Task[Any], site: Site, *, window: int | None = None) -> Rate:
+        """The learning rate of a config on a task: the best of `rates` by pilots, or `lr` where there are none."""
+        if not self.rates:
+            return Rate(self.lr, {})
+        zero = sum(zeros(task, WATCHED, VALIDATION))
+        tried = {}
+        for recipe in self.pilots(config, task, window=window):
+            found = measured(
+                recipe, pilot_site(site), fresh=self.train, prompts=WATCHED, seed=VALIDATION, purpose="pilot"
+            )
+            tried[recipe.train.lr] = sum(found.errors[-1]) / zero
+        return Rate(min(tried, key=lambda lr: tried[lr] if tried[lr] == tried[lr] else float("inf")), tried)
+
+    def pilots(self, config: Any, task: Task[Any], *, window: int | None = None) -> list[Recipe]:
+        """The trainings that choose the learning rate."""
+        return [self.recipe(config, task, window=window, lr=lr, steps=self.pilot) for lr in self.rates]
+
+    def recipe(
+        self,
+        config: Any,
+        task: Task[Any],
+        *,
+        window: int | None = None,
+        lr: float | None = None,
+        steps: int | None = None,
+        cosine: bool | None = None,
+        precision: Literal["auto", "tf32"] = "auto",
+    ) -> Recipe:
         """How it is trained; the number of active inputs grows by the loss where there is one."""
         dims = Ramp(start=min(self.start_dims, self.d), stop=self.d) if hasattr(task, "active") else None
+        steps = self.steps if steps is None else steps
+        falling = self.cosine if cosine is None else cosine
+        whole = config.loops if not getattr(config, "injection", True) else None  # or pre would never learn
         train = TrainConfig(
-            steps=self.steps, batch=self.batch, lr=self.lr, warmup=self.warmup,
-            schedule="cosine" if self.cosine else "constant", window=window, dims=dims,
-            log_every=min(50, self.steps),
+            steps=steps, batch=self.batch, lr=self.lr if lr is None else lr, warmup=self.warmup, ema=self.ema,
+            schedule="cosine" if falling else "constant", window=window, gradient_loops=whole, dims=dims,
+            precision=precision, log_every=min(50, steps), checkpoint_every=5000,
         )  # fmt: skip
         return Recipe(model=config, task=task, train=train)
 
@@ -54,16 +116,16 @@ class Softmax:
         if isinstance(task, Autoregression | ChainOfThought):
             sizes["labels"] = self.d
         if isinstance(task, ChainOfThought):
-            sizes["positions"] = (self.n + 1) * (task.layers + 1)
+            sizes["positions"] = (task.n + 1) * (task.layers + 1)
         return sizes
 
     def algoformer(self, task: Task[Any], loops: int, **more: Any) -> AlgoFormerConfig:
         """Pre, loop and post of one layer each, unless said otherwise."""
         return AlgoFormerConfig(**(self.sizes(task) | {"loops": loops} | more))
 
-    def looped(self, task: Task[Any], loops: int) -> LoopedConfig:
-        """One layer, looped."""
-        return LoopedConfig(**self.sizes(task), loops=loops)
+    def looped(self, task: Task[Any], loops: int, *, layers: int = 1) -> LoopedConfig:
+        """One layer, looped, unless there are more."""
+        return LoopedConfig(**self.sizes(task), layers=layers, loops=loops)
 
     def standard(self, task: Task[Any], layers: int, **more: Any) -> TransformerConfig:
         """Layers without loops."""
@@ -84,10 +146,14 @@ class Softmax:
         return LinearRegression(d=self.d, n=self.n, noise=noise, dense=True)
 
 
-# What one GPU does in minutes a model: our shorter recipe, 24,000 steps at 3e-4 with a cosine.
-SHORT: dict[str, Any] = {"steps": 24_000, "lr": 3e-4, "cosine": True}
+# What one GPU does. COMPARED: a comparison, at a constant learning rate, of averaged weights. LONG: the same for the
+# standard transformer of the headline, whose layers Fu et al. ask. SHORT: our shorter recipe, with a cosine.
+COMPARED: dict[str, Any] = {"steps": 60_000, "rates": RATES, "ema": 0.999, "prompts": 6400}
+LONG: dict[str, Any] = {"steps": 300_000, "rates": RATES, "ema": 0.999}
+SHORT: dict[str, Any] = {"steps": 100_000, "lr": 3e-4, "cosine": True}
 TINY: dict[str, Any] = {
     "d": 2, "n": 4, "width": 8, "heads": 2, "steps": 3, "batch": 4, "warmup": 1, "start_dims": 1, "prompts": 8,
+    "pilot": 2,
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from algoformer.training.config import Ramp, TrainConfig
 from algoformer.training.distributed import processes
 from algoformer.training.evaluation import Evaluation, evaluate
 from algoformer.training.folders import load, recipe_of
-from algoformer.training.loop import Interrupted, Progress, Result, TrainingDiverged, train
+from algoformer.training.loop import Interrupted, OutOfTime, Progress, Result, TrainingDiverged, Watch, train
 from algoformer.training.loss import rao_blackwell, window_loss
 from algoformer.training.presets import PRESETS, Recipe, describe, override, preset, task_named
 from algoformer.training.progress import Bar, TensorBoard
@@ -15,6 +15,7 @@ __all__ = [
     "Bar",
     "Evaluation",
     "Interrupted",
+    "OutOfTime",
     "Progress",
     "Ramp",
     "Recipe",
@@ -22,6 +23,7 @@ __all__ = [
     "TensorBoard",
     "TrainConfig",
     "TrainingDiverged",
+    "Watch",
     "describe",
     "device_named",
     "evaluate",

@@ -58,11 +58,16 @@ def write(folder: Path, step: int, tree: Any, keep: int) -> Path:
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    for old in list(steps(folder))[:-keep]:
-        shutil.rmtree(folder / f"step-{old:08d}", ignore_errors=True)
+    drop(folder, keep)
     for left in folder.glob(".step-*"):
         shutil.rmtree(left, ignore_errors=True)
     return final
+
+
+def drop(folder: Path, keep: int) -> None:
+    """Drop all checkpoints but the last `keep`."""
+    for old in list(steps(folder))[:-keep]:
+        shutil.rmtree(folder / f"step-{old:08d}", ignore_errors=True)
 
 
 def steps(folder: Path) -> Iterator[int]:

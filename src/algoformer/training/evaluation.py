@@ -48,27 +48,28 @@ def evaluate(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     clean: bool = False,
+    portable: bool = False,
 ) -> Evaluation:
     """The errors of a model, or of any other algorithm, after each of `steps` (None: its own number of steps).
 
     The prompts are a function of task, seed, batch and device, and come from another stream than those of training.
-    `clean` holds answers to the truth before noise: the error above the floor that noise sets.
+    `clean` holds answers to the truth before noise: the error above the floor that noise sets. `portable` draws on the
+    CPU, so that every device is asked the same.
     """
     whole("prompts", prompts, 1)
-    generator = torch.Generator(device)
+    generator = torch.Generator("cpu" if portable else device)
     errors, squares = [], []
     wanted: list[int] = []
     for i, start in enumerate(range(0, prompts, batch)):
         sample = task.sample(min(batch, prompts - start), seeded(generator, seed, "evaluation", i), dtype)
-        q = model.prepare(sample.prompt)
+        prompt = sample.prompt.to(device=device) if portable else sample.prompt
+        q = model.prepare(prompt)
         wanted = sorted(set(steps)) if steps is not None else [model.horizon(q)]
         read = [
-            model.read(q, s).reshape(sample.prompt.asked)
-            for t, s in enumerate(model.states(q, wanted[-1]))
-            if t in wanted
+            model.read(q, s).reshape(prompt.asked) for t, s in enumerate(model.states(q, wanted[-1])) if t in wanted
         ]
         target = sample.truth.clean if clean else sample.target
-        errors.append((torch.stack(read) - target).square().mean(-1).double().cpu())
+        errors.append((torch.stack(read) - target.to(device)).square().mean(-1).double().cpu())
         squares.append(target.square().mean(-1).double().cpu())
     e, z = torch.cat(errors, 1), torch.cat(squares)
     spread = e.std(1) if prompts > 1 else torch.zeros_like(e[:, 0])

@@ -28,7 +28,7 @@ from algoformer.training.codec import config_in, encode
 from algoformer.training.config import TrainConfig
 from algoformer.training.curriculum import Curriculum
 from algoformer.training.data import Data, Size, seed_of
-from algoformer.training.step import Step, compiled, settings
+from algoformer.training.step import Step, compiled, plain, settings
 
 FREE = ("checkpoint_every", "keep")  # may differ when a run goes on
 LARGEST = 1e6  # times its first loss: a run that is worse than that has diverged
@@ -71,6 +71,21 @@ class Interrupted(KeyboardInterrupt):
     """A run stopped by a signal after it had written a checkpoint."""
 
 
+class OutOfTime(Exception):  # a fact, not an error: the run goes on when it is called again
+    """A run that came to its deadline and wrote a checkpoint."""
+
+
+class Watch(NamedTuple):
+    """What to measure of a model while it is trained: every so many steps, and at the end. It must draw nothing random.
+
+    The model is shown as it will be evaluated: averaged weights if there are any, float32, no kernels. What `look`
+    gives is an "error" event of the log.
+    """
+
+    every: int
+    look: Callable[[Model], dict[str, float]]
+
+
 def train(
     model: Model,
     task: Task[Any],
@@ -78,14 +93,17 @@ def train(
     folder: str | Path | None = None,
     *,
     until: int | None = None,
+    deadline: float | None = None,
     progress: Callable[[Progress], None] | None = None,
+    watch: Watch | None = None,
 ) -> Result:
     """Train a model in place on fresh prompts of a task.
 
     With a folder the run logs to log.jsonl, writes checkpoints, goes on from the last one if there is one, and at its
-    end saves the model in the Hugging Face manner. `until` stops at an earlier step, to be continued.
+    end saves the model in the Hugging Face manner. `until` stops at an earlier step, to be continued. At the `deadline`
+    (as `time.time` counts) the run writes one checkpoint, drops those before it, and raises `OutOfTime`.
     """
-    return _Run(model, task, config, None if folder is None else Path(folder), progress).go(until)
+    return _Run(model, task, config, None if folder is None else Path(folder), progress, watch).go(until, deadline)
 
 
 class _Run:
@@ -96,9 +114,11 @@ class _Run:
         config: TrainConfig,
         folder: Path | None,
         progress: Callable[[Progress], None] | None,
+        watch: Watch | None,
     ) -> None:
         self.born = time.perf_counter()
-        self.model, self.config, self.folder, self.progress = model, config, folder, progress
+        self.model, self.config, self.folder = model, config, folder
+        self.progress, self.watch = progress, watch
         weight = next(model.parameters())
         self.device = weight.device
         together = dist.is_available() and dist.is_initialized()
@@ -117,8 +137,8 @@ class _Run:
         if folder is not None:
             self._open(folder, task)
 
-    def go(self, until: int | None) -> Result:
-        c = self.config
+    def go(self, until: int | None, deadline: float | None) -> Result:
+        c, watch = self.config, self.watch
         end = c.steps if until is None else min(until, c.steps)
         self.model.train()
         history = torch.zeros(c.log_every, 2, device=self.device, dtype=next(self.model.parameters()).dtype)
@@ -142,8 +162,11 @@ class _Run:
                     first = time.perf_counter() - self.born
                 line = self.done % c.log_every == 0 or self.done == c.steps
                 save = self.folder is not None and (self.done % c.checkpoint_every == 0 or self.done == end)
-                halt = self._any(stop)
-                if line or save or halt or self.done == end:
+                look = watch is not None and (self.done % watch.every == 0 or self.done == c.steps)
+                late = deadline is not None and time.time() > deadline
+                asked = stop.is_set()
+                halt = self._any(asked or late)
+                if line or save or look or halt or self.done == end:
                     self._take(history[:filled])
                     filled = 0
                 if line:
@@ -151,10 +174,16 @@ class _Run:
                 if 2 * self.done == c.steps + c.steps % 2 and not self.curriculum.full(self.done):
                     self.stuck = True
                     self._log({"step": self.done, "event": "stuck"})
+                if look:
+                    self._look()
                 if save or (halt and self.folder is not None):
                     self._save()
-                if halt:
+                if asked or (halt and not late):
                     raise Interrupted(f"stopped at step {self.done} of {c.steps}; run again to go on")
+                if halt and self.done < end:
+                    if self.rank == 0 and self.folder is not None:  # it may have to travel
+                        checkpoint.drop(self.folder / "checkpoints", keep=1)
+                    raise OutOfTime(f"stopped in time at step {self.done} of {c.steps}; run again to go on")
         self._wait()
         self._finish()
         return Result(
@@ -222,6 +251,19 @@ class _Run:
         if self.progress is not None and self.rank == 0:
             left = (self.config.steps - self.done) / rate
             self.progress(Progress(self.done, self.config.steps, self.loss, rate, left, size, row))
+
+    def _look(self) -> None:
+        """Measure the model as it would be if training ended here."""
+        weights = [v.detach().clone() for v in self.step.trained] if self.step.averages else []
+        with plain(self.model), torch.no_grad():
+            for v, average in zip(self.step.trained, self.step.averages, strict=False):
+                v.copy_(average)
+            self.model.eval()
+            row = self.watch.look(self.model)  # type: ignore[union-attr]
+            self.model.train()
+            for v, mine in zip(self.step.trained, weights, strict=False):
+                v.copy_(mine)
+        self._log({"step": self.done, "event": "error", **row})
 
     def _log(self, row: dict[str, Any]) -> None:
         if self.folder is not None and self.rank == 0:
@@ -304,11 +346,11 @@ class _Run:
             torch.manual_seed(seed_of("dropout", self.config.seed, self.done, self.rank))
             yield
 
-    def _any(self, stop: threading.Event) -> bool:
-        """Was this process, or another one at work on the run, told to stop?"""
+    def _any(self, stop: bool) -> bool:
+        """Must this process, or another one at work on the run, stop?"""
         if self.step.world == 1:
-            return stop.is_set()
-        flag = torch.tensor(float(stop.is_set()), device=self.device)
+            return stop
+        flag = torch.tensor(float(stop), device=self.device)
         dist.all_reduce(flag)
         return bool(flag)
 

@@ -232,6 +232,25 @@ def compiled(model: Model, on: bool, kernels: bool = True) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def plain(model: Model) -> Iterator[None]:
+    """The model without kernels and compiled regions and in full float32, for a while."""
+    before = torch.get_float32_matmul_precision()
+    regions = [(region, region._compiled_call_impl) for region in model.regions()]
+    kernels = getattr(model, "fused", None) is not None
+    torch.set_float32_matmul_precision("highest")
+    model.fuse(False)
+    for region, _ in regions:
+        region._compiled_call_impl = None
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        model.fuse(kernels)
+        for region, impl in regions:
+            region._compiled_call_impl = impl
+
+
+@contextlib.contextmanager
 def settings(precision: str, deterministic: bool, device: torch.device) -> Iterator[None]:
     """The matmul precision, determinism and stream of a run, for a while."""
     before = torch.get_float32_matmul_precision()

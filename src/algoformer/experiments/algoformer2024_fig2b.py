@@ -1,0 +1,47 @@
+"""Gao et al. 2024, Figure 2b: AlgoFormer, standard and looped transformer on autoregression with a representation.
+
+Noise is nine tenths of a series, so errors are those before noise, judged by how far they are above the oracle's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from algoformer.experiments.comparison import Comparison, Race, below, draw, flattened, race
+from algoformer.experiments.experiment import Claim, Site, stated
+from algoformer.experiments.softmax import COMPARED, TINY, stored
+
+REVISION = 1
+SOURCE = "Figure 2"
+Result = Race
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Comparison):
+    """Three models on this task."""
+
+    problem: str = stated("autoregression")
+
+
+PAPER = Config()
+GPU = Config(**COMPARED)
+CPU = stored(GPU)
+SMOKE = Config(**TINY | {"rates": (1e-4, 1e-3)}, loops=2, window=1, layers=2)
+
+
+def run(config: Config, site: Site) -> Result:
+    """Train or load the three models, and test them on the same prompts."""
+    return race(config, site)
+
+
+def claims(result: Result) -> list[Claim]:
+    """AlgoFormer below both others, against each axis."""
+    pairs = [below(result, "AlgoFormer", other, SOURCE) for other in ("looped", "standard")]
+    return [*pairs[0], *pairs[1], flattened(result)]
+
+
+def plot(result: Result) -> Figure:
+    """Errors and learning curves."""
+    return draw(result)

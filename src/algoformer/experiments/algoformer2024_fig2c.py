@@ -1,0 +1,55 @@
+"""Gao et al. 2024, Figure 2c: AlgoFormer, standard and looped transformer on chain of thought with a network.
+
+A network of six layers is drawn for each prompt; every state of its chains is asked, and has a curve of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from algoformer.experiments.comparison import Comparison, Race, below, draw, flattened, race
+from algoformer.experiments.experiment import Claim, Site, stated
+from algoformer.experiments.softmax import COMPARED, TINY, stored
+from algoformer.task import Task
+from algoformer.tasks import ChainOfThought
+
+REVISION = 1
+SOURCE = "Figure 2"
+Result = Race
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Comparison):
+    """Three models on this task."""
+
+    problem: str = stated("chain")
+    chains: int = stated(40)  # and one more, of which all states are asked too
+
+    @property
+    def subject(self) -> Task[Any]:
+        return ChainOfThought(d=self.d, n=self.chains, dense=True)
+
+
+PAPER = Config()
+GPU = Config(**COMPARED | {"steps": 30_000}, chains=19)
+CPU = stored(GPU)
+SMOKE = Config(**TINY | {"rates": (1e-4, 1e-3)}, loops=2, window=1, layers=2, chains=4)
+
+
+def run(config: Config, site: Site) -> Result:
+    """Train or load the three models, and test them on the same prompts."""
+    return race(config, site)
+
+
+def claims(result: Result) -> list[Claim]:
+    """AlgoFormer below both others, against each axis."""
+    pairs = [below(result, "AlgoFormer", other, SOURCE) for other in ("looped", "standard")]
+    return [*pairs[0], *pairs[1], flattened(result)]
+
+
+def plot(result: Result) -> Figure:
+    """Errors and learning curves."""
+    return draw(result)

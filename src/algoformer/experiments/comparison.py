@@ -1,0 +1,214 @@
+"""Several models on one task under the protocol, against steps, training FLOPs and parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+
+from algoformer.experiments import estimate
+from algoformer.experiments.drawing import COLOURS, INK, axes
+from algoformer.experiments.experiment import Claim, Site, excess, stated
+from algoformer.experiments.protocol import FLAT, VALIDATION, WATCHED, at, fall, final, links, oracles, zeros
+from algoformer.experiments.softmax import Softmax
+from algoformer.task import Task
+from algoformer.training import Recipe
+
+LEAST = 1e-9  # of the zero predictor: two models at the oracle are equally good
+
+Curves = list[list[float]]  # by state of a chain of thought (one of other tasks), and examples seen
+
+
+class Entrant(NamedTuple):
+    """A model of a comparison: its config, the window of its loss, and the steps if not those of all."""
+
+    model: Any
+    window: int | None = None
+    steps: int | None = None
+    cosine: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Softmax):
+    """AlgoFormer, looped and standard transformer on one task."""
+
+    problem: str = stated("representation")
+    loops: int = stated(20)
+    window: int = stated(15)
+    layers: int = stated(12)
+
+    @property
+    def subject(self) -> Task[Any]:
+        """The task."""
+        return self.task(self.problem)
+
+    @property
+    def entrants(self) -> dict[str, Entrant]:
+        """The models by name; the first is held against the others."""
+        task = self.subject
+        return {
+            "AlgoFormer": Entrant(self.algoformer(task, self.loops), self.window),
+            "looped": Entrant(self.looped(task, self.loops), self.window),
+            "standard": Entrant(self.standard(task, self.layers)),
+        }
+
+    def recipes(self) -> Iterator[Recipe]:
+        """All trainings, pilots first; the learning rate of the others is open until then."""
+        for e in self.entrants.values():
+            yield from self.pilots(e.model, self.subject, window=e.window)
+        for e in self.entrants.values():
+            yield self.recipe(e.model, self.subject, window=e.window, steps=e.steps, cosine=e.cosine or None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """By model: errors before noise on the test prompts, the learning curve, and what it cost.
+
+    A curve is {"step", "last", "mean"}: the excess over the oracle's error, as a share of the way to the zero
+    predictor's, at the last position and in the mean over positions, on the prompts of validation. `pilots` are the
+    errors of the learning rates that were tried, `flops` those of a step.
+    """
+
+    errors: dict[str, Curves]
+    oracle: Curves
+    zero: Curves
+    outcomes: dict[str, str]
+    curves: dict[str, dict[str, list[float]]]
+    rates: dict[str, float]
+    pilots: dict[str, dict[str, float]]
+    flops: dict[str, float]
+    parameters: dict[str, int]
+
+
+def race(config: Any, site: Site) -> Race:
+    """Choose learning rates, train or load, and test all on the same prompts."""
+    task = config.subject
+    floor, zero = oracles(task, WATCHED, VALIDATION), zeros(task, WATCHED, VALIDATION)
+    parts: dict[str, dict[str, Any]] = {
+        name: {} for name in Race.__dataclass_fields__ if name not in ("oracle", "zero")
+    }
+    for name, e in config.entrants.items():
+        rate = config.rate(e.model, task, site, window=e.window)
+        how: dict[str, Any] = {"window": e.window, "steps": e.steps, "lr": rate.lr, "cosine": e.cosine or None}
+        found = config.measured(e.model, task, site, purpose=name, **how)
+        recipe = config.recipe(e.model, task, **how)
+        parts["errors"][name] = _curves(task, found.errors[-1])
+        parts["outcomes"][name] = found.outcome
+        parts["curves"][name] = {
+            "step": [float(s) for s in found.steps],
+            "last": [excess(v, final(task, floor), final(task, zero)) for v in found.last],
+            "mean": [excess(v, _mean(floor), _mean(zero)) for v in found.mean],
+        }
+        parts["rates"][name] = rate.lr
+        parts["pilots"][name] = {f"{lr:g}": error for lr, error in rate.tried.items()}
+        parts["flops"][name] = float(estimate.flops(recipe))
+        parts["parameters"][name] = estimate.parameters(recipe)
+    prompts = config.prompts
+    return Race(
+        oracle=_curves(task, oracles(task, prompts)), zero=_curves(task, zeros(task, prompts)), **parts
+    )  # fmt: skip
+
+
+def below(result: Race, first: str, other: str, source: str) -> list[Claim]:
+    """The claims that one model is below another: against steps, twice, against training FLOPs and parameters."""
+    names = {"looped": "the looped transformer", "standard": "the standard transformer"}
+    rival = names.get(other, other)
+    errors = above(result, first), above(result, other)
+    means = above(result, first, mean=True), above(result, other, mean=True)
+    spent = [result.flops[name] * result.curves[name]["step"][-1] for name in (first, other)]
+    cheap = [at(_line(result, name), min(spent) / result.flops[name]) for name in (first, other)]
+    smaller = result.parameters[first] <= result.parameters[other]
+    ratio = "log10 of the ratio of their errors above the oracle's, below 0"
+
+    def claim(text: str, pair: tuple[float, ...], **more: Any) -> Claim:
+        a, b = (math.log10(max(v, LEAST)) for v in pair)
+        return Claim(text=text, source=source, measured=a - b, sense="<", bound=0.0, errors=pair, paired=True, **more)
+
+    return [
+        claim(f"{first} is below {rival} after as many steps ({ratio})", errors),
+        claim(f"the same in the mean over positions: {first}, {rival}", means),
+        claim(f"against training FLOPs: {first} is below {rival} when both have spent as many", tuple(cheap)),
+        claim(
+            f"against parameters: {first} is below {rival} with no more of them "
+            f"({_millions(result, first)} and {_millions(result, other)})",
+            errors,
+            comparable=smaller,
+        ),
+    ]
+
+
+def flattened(result: Race) -> Claim:
+    """The claim that nobody would gain much by training on."""
+    falls = [fall(_line(result, name)) for name in result.curves]
+    return Claim(
+        text=f"every curve has flattened: over the last third of the steps none falls by more than {FLAT:.0%}",
+        source="ours",
+        measured=max(falls),
+        sense="<",
+        bound=FLAT,
+    )
+
+
+def above(result: Race, name: str, *, mean: bool = False) -> float:
+    """How far a model is above the oracle on the test prompts, as a share of the way to the zero predictor."""
+    reduce = _overall if mean else last
+    return excess(reduce(result.errors[name]), reduce(result.oracle), reduce(result.zero))
+
+
+def last(curves: Curves) -> float:
+    """The error with all examples seen."""
+    return sum(curve[-1] for curve in curves) / len(curves)
+
+
+def draw(result: Race, title: str = "") -> Figure:
+    """Errors by examples seen, and learning curves against steps and FLOPs; a stuck or diverged run is marked."""
+    fig, (left, middle, right) = axes(14.5, 4.0, columns=3)
+    colours = dict(zip(result.errors, COLOURS, strict=False))
+    lines: Mapping[str, Curves] = result.errors | {"oracle": result.oracle, "zero predictor": result.zero}
+    for name, curves in lines.items():
+        for i, curve in enumerate(curves):
+            left.plot(
+                curve, "-" if name in colours else ":", color=colours.get(name, "#888888"),
+                alpha=1 - 0.75 * i / len(curves), label=name if i == 0 else None,
+            )  # fmt: skip
+    left.set(xlabel="examples seen", ylabel="squared error before noise", ylim=(0, 1.5 * max(map(max, result.zero))))
+    for name, colour in colours.items():
+        steps, errors = _line(result, name)
+        shown, mark = (
+            [max(v, LEAST) for v in errors],
+            "" if result.outcomes[name] == "finished" else result.outcomes[name],
+        )
+        label = f"{name}, lr {result.rates[name]:g}{', ' if mark else ''}{mark}"
+        middle.loglog(steps, shown, color=colour, label=label)
+        right.loglog([s * result.flops[name] for s in steps], shown, color=colour, label=_millions(result, name))
+    middle.set(xlabel="steps", ylabel="excess over the oracle / zero predictor's")
+    right.set(xlabel="training FLOPs")
+    for ax in (left, middle, right):
+        ax.legend(labelcolor=INK, fontsize=8)
+    if title:
+        fig.suptitle(title)
+    return fig
+
+
+def _line(result: Race, name: str) -> tuple[list[int], list[float]]:
+    curve = result.curves[name]
+    return [round(s) for s in curve["step"]], curve["last"]
+
+
+def _curves(task: Any, asked: list[float]) -> Curves:
+    return [asked[i :: links(task)] for i in range(links(task))]
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _overall(curves: Curves) -> float:
+    return _mean([v for curve in curves for v in curve])
+
+
+def _millions(result: Race, name: str) -> str:
+    return f"{result.parameters[name] / 1e6:.2g} M parameters"

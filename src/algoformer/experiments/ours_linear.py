@@ -1,0 +1,46 @@
+"""AlgoFormer project, linear regression: AlgoFormer, standard and looped transformer under one protocol.
+
+The task of Yang et al. 2024 and Garg et al. 2022, on which Gao et al. compare AlgoFormer with algorithms alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from algoformer.experiments.comparison import Comparison, Race, below, draw, flattened, race
+from algoformer.experiments.experiment import Claim, Site, assumed
+from algoformer.experiments.softmax import COMPARED, TINY, stored
+
+REVISION = 1
+Result = Race
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Comparison):
+    """Three models on this task."""
+
+    problem: str = assumed("linear")
+
+
+PAPER = Config()
+GPU = Config(**COMPARED | {"steps": 24_000})
+CPU = stored(GPU)
+SMOKE = Config(**TINY, loops=2, window=1, layers=2)
+
+
+def run(config: Config, site: Site) -> Result:
+    """Train or load the three models, and test them on the same prompts."""
+    return race(config, site)
+
+
+def claims(result: Result) -> list[Claim]:
+    """AlgoFormer below both others, against each axis."""
+    pairs = [below(result, "AlgoFormer", other, "ours") for other in ("looped", "standard")]
+    return [*pairs[0], *pairs[1], flattened(result)]
+
+
+def plot(result: Result) -> Figure:
+    """Errors and learning curves."""
+    return draw(result)

@@ -1,0 +1,53 @@
+"""AlgoFormer project, parts of AlgoFormer: without its pre- or its post-transformer.
+
+On regression with a representation, where Gao et al. say that pre computes the representation and post reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from algoformer.experiments.comparison import Comparison, Entrant, Race, below, draw, race
+from algoformer.experiments.experiment import Claim, Site
+from algoformer.experiments.softmax import COMPARED, TINY, stored
+
+REVISION = 1
+Result = Race
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Comparison):
+    """AlgoFormer whole, and with one part left out."""
+
+    @property
+    def entrants(self) -> dict[str, Entrant]:
+        task = self.subject
+        return {
+            "AlgoFormer": Entrant(self.algoformer(task, self.loops), self.window),
+            "AlgoFormer without pre": Entrant(self.algoformer(task, self.loops, pre=0), self.window),
+            "AlgoFormer without post": Entrant(self.algoformer(task, self.loops, post=0), self.window),
+        }
+
+
+PAPER = Config()
+GPU = Config(**COMPARED)
+CPU = stored(GPU)
+SMOKE = Config(**TINY, loops=2, window=1, layers=2)
+
+
+def run(config: Config, site: Site) -> Result:
+    """Train or load, and test all on the same prompts."""
+    return race(config, site)
+
+
+def claims(result: Result) -> list[Claim]:
+    """The whole is below what is left without a part, after as many steps and for as many FLOPs."""
+    whole, *less = result.errors
+    return [c for name in less for c in below(result, whole, name, "ours")[:3]]
+
+
+def plot(result: Result) -> Figure:
+    """Errors and learning curves."""
+    return draw(result)

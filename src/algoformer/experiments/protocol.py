@@ -1,0 +1,203 @@
+"""How models are compared: what is the same for all, how each is measured, and what counts as below.
+
+Models of a comparison see the same prompts in the same order (data are a function of seed and step) with the same
+batch, optimiser, precision, steps and curriculum. Each has the best of three learning rates, by a short pilot with a
+seed that no other run uses. All are tested, in float32 and after their last step, on the same prompts, drawn on the CPU
+from a seed that no training uses. Errors are per label coordinate and before noise, over the zero predictor's; beside
+them stands the excess over the oracle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from algoformer.algorithm import Algorithm
+from algoformer.experiments.answers import kept
+from algoformer.experiments.experiment import Site
+from algoformer.experiments.trained import Made, made
+from algoformer.models import Model
+from algoformer.task import Task
+from algoformer.tasks import ChainOfThought
+from algoformer.training import Recipe, Watch, evaluate
+
+RATES = (1e-4, 3e-4, 1e-3)
+PILOT = 10_000  # steps
+PILOT_SEED = 1_000_000  # of the training of pilots
+VALIDATION, TEST = 2_000_001, 2_000_002  # of prompts; no training has these seeds
+WATCHED = 640  # prompts of the learning curve
+LOOKS = 30  # points of the learning curve
+OUTCOMES = ("finished", "stuck", "diverged")
+FLAT = 0.1  # of the error, over the last third of the steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What became of a training: errors before noise by loop or layer and asked position, and the learning curve.
+
+    The curve is that of the prompts of validation: steps, the error at the last position, and the mean over positions.
+    A run that diverged has the error of the zero predictor everywhere: it counts, as one that learned nothing.
+    """
+
+    outcome: str
+    loops: list[int]
+    errors: list[list[float]]
+    steps: list[int]
+    last: list[float]
+    mean: list[float]
+
+
+def measured(
+    recipe: Recipe,
+    site: Site,
+    *,
+    fresh: bool,
+    prompts: int,
+    loops: Sequence[int] = (),
+    seed: int = TEST,
+    purpose: str = "",
+) -> Measured:
+    """Train a model if it is not kept, and measure it after each of `loops` (none: its own number); both are kept."""
+    task = recipe.task
+
+    def make() -> dict[str, Tensor]:
+        found = made(recipe, site, fresh=fresh, watch=watch(task, recipe.train.steps, site), purpose=purpose)
+        curve = [row for row in found.log if row.get("event") == "error"]
+        return {
+            "outcome": torch.tensor([float(OUTCOMES.index(found.outcome))]),
+            "errors": torch.tensor(_errors(found, task, prompts, loops, seed, site)),
+            "curve": torch.tensor([[row["step"], row["last"], row["mean"]] for row in curve]).reshape(-1, 3),
+        }
+
+    found = kept("measured", recipe, (prompts, seed, *loops), site, make)
+    steps, last, mean = found["curve"].T.tolist()
+    return Measured(
+        outcome=OUTCOMES[int(found["outcome"])],
+        loops=list(loops),
+        errors=found["errors"].tolist(),
+        steps=[round(s) for s in steps],
+        last=last,
+        mean=mean,
+    )
+
+
+def watch(task: Task[Any], steps: int, site: Site) -> Watch:
+    """The learning curve of a run, on a few prompts of validation."""
+
+    def look(model: Model) -> dict[str, float]:
+        found = tested(model, task, prompts=WATCHED, seed=VALIDATION, device=site.device)
+        return {"last": final(task, found[-1]), "mean": sum(found[-1]) / len(found[-1])}
+
+    return Watch(every=max(steps // LOOKS, 1), look=look)
+
+
+def links(task: Task[Any]) -> int:
+    """How many answers belong to one place in a prompt: the states of a chain of thought, or one."""
+    return task.layers if isinstance(task, ChainOfThought) else 1
+
+
+def final(task: Task[Any], asked: Sequence[float]) -> float:
+    """The error at the last place, with all examples seen: of a chain of thought, the mean over its states."""
+    return sum(asked[-links(task) :]) / links(task)
+
+
+def tested(
+    model: Any, task: Task[Any], *, prompts: int, seed: int = TEST, device: str = "cpu", loops: Sequence[int] = ()
+) -> list[list[float]]:
+    """Squared errors before noise, by loop and position."""
+    return evaluate(
+        model, task, prompts=prompts, steps=list(loops) or None, seed=seed, device=device, clean=True, portable=True
+    ).mean
+
+
+def _errors(
+    found: Made, task: Task[Any], prompts: int, loops: Sequence[int], seed: int, site: Site
+) -> list[list[float]]:
+    if found.model is None:
+        return [zeros(task, prompts, seed)] * max(len(loops), 1)
+    return tested(found.model, task, prompts=prompts, seed=seed, device=site.device, loops=loops)
+
+
+def zeros(task: Task[Any], prompts: int, seed: int = TEST) -> list[float]:
+    """The squared errors of the zero predictor before noise, by position: the mean squares of what is asked."""
+    return evaluate(Zero(), task, prompts=prompts, seed=seed, clean=True).zeros
+
+
+def oracles(task: Task[Any], prompts: int, seed: int = TEST) -> list[float]:
+    """The squared errors of the oracle before noise, by position.
+
+    Without noise it is exact in the end on any prompts, so that a few are enough.
+    """
+    if task.oracle is None:
+        return [0.0] * len(zeros(task, 1, seed))
+    few = prompts if getattr(task, "noise", 0.0) else min(prompts, 64)
+    return tested(task.oracle, task, prompts=few, seed=seed)[-1]
+
+
+@dataclass(frozen=True)
+class Zero(Algorithm[Any, Tensor]):
+    """Says 0 to everything."""
+
+    steps: ClassVar[int] = 0  # type: ignore[misc]
+    limit: ClassVar[int] = 0  # type: ignore[misc]
+
+    def prepare(self, p: Any) -> Any:
+        return p
+
+    def init(self, p: Any) -> Tensor:
+        return torch.zeros(p.asked)
+
+    def step(self, p: Any, s: Tensor, t: int) -> Tensor:
+        raise ValueError("Zero is a closed form and has no step")
+
+    def read(self, p: Any, s: Tensor) -> Tensor:
+        return s
+
+
+def at(curve: tuple[Sequence[int], Sequence[float]], step: float) -> float:
+    """The error of a learning curve at a step: between its points on a line of the logarithms."""
+    steps, errors = curve
+    if step <= steps[0]:
+        return errors[0]
+    for (a, x), (b, y) in zip(zip(steps, errors, strict=True), zip(steps[1:], errors[1:], strict=True), strict=False):
+        if step <= b:
+            share = math.log(step / a) / math.log(b / a)
+            return math.exp((1 - share) * math.log(max(x, 1e-30)) + share * math.log(max(y, 1e-30)))
+    return errors[-1]
+
+
+def fall(curve: tuple[Sequence[int], Sequence[float]]) -> float:
+    """The share of the error that the last third of the steps took away; below `FLAT` the curve has flattened."""
+    before = at(curve, 2 / 3 * curve[0][-1])
+    return 1 - curve[1][-1] / before
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """error = scale * steps^-exponent, fitted to the logarithms."""
+
+    scale: float
+    exponent: float
+
+    @classmethod
+    def of(cls, steps: Sequence[float], errors: Sequence[float]) -> PowerLaw:
+        """Least squares on the logarithms."""
+        x = torch.tensor(steps, dtype=torch.float64).log()
+        y = torch.tensor(errors, dtype=torch.float64).log()
+        slope = ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
+        return cls(float((y.mean() - slope * x.mean()).exp()), -float(slope))
+
+    def steps(self, error: float) -> float:
+        """Where it comes to an error: infinite if it does not fall."""
+        power = math.log(self.scale / error) / self.exponent if self.exponent > 0 else math.inf
+        return math.exp(power) if power < 100 else math.inf
+
+
+def pilot_site(site: Site) -> Site:
+    """The seed of pilots, the same for every run."""
+    return replace(site, seed=PILOT_SEED)
