@@ -1,4 +1,7 @@
-"""A small experiment that trains one model, as its own process, to be killed and run again: experiment_run.py OUT."""
+"""A small experiment that trains one model, as its own process: experiment_run.py OUT [MINUTES].
+
+With minutes it stops itself, and its exit code is 3 as long as it is not finished.
+"""
 
 import sys
 from dataclasses import replace
@@ -16,12 +19,13 @@ def TRAIN(**options):  # noqa: N802  # it takes the place of TrainConfig
     return TrainConfig(**options | {"checkpoint_every": 50})
 
 
-
-def main() -> None:
+def main() -> int:
     torch.set_num_threads(1)
     load(NAME).SMOKE, softmax.TrainConfig = CONFIG, TRAIN
-    reproduce([NAME], preset="smoke", seeds=1, out=sys.argv[1])
+    minutes = float(sys.argv[2]) if len(sys.argv) > 2 else None
+    found = reproduce([NAME], preset="smoke", seeds=1, out=sys.argv[1], minutes=minutes)
+    return 3 if found.unfinished else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

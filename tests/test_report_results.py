@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from algoformer.experiments import EXPERIMENTS, Claim, Knob, judge, load, reproduce
-from algoformer.report import build
+from algoformer.report import build, markdown
 from algoformer.report.knobs import slider
-from algoformer.report.results import _measured
+from algoformer.report.results import measured
 
 BROWSER = next((b for b in ("chromium", "chromium-browser", "google-chrome") if shutil.which(b)), None)
 NAMES = ["fu2024_rates", "fu2024_fig26", "gatmiry2024_fig3"]
@@ -114,8 +114,8 @@ def test_measured_values_show_their_spread():
         claims = [Claim(text="a", source="b", measured=v, sense="<", bound=9.0) for v in values]
         return judge([[c] for c in claims])[0]
 
-    assert _measured(judged(1.0, 2.0, 3.0)) == "2 (1 to 3)"
-    assert _measured(judged(2.0, 2.0, 2.0001)) == "2"
+    assert measured(judged(1.0, 2.0, 3.0)) == "2 (1 to 3)"
+    assert measured(judged(2.0, 2.0, 2.0001)) == "2"
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome on this machine")
@@ -139,8 +139,11 @@ def test_the_page_works_in_a_browser(results, tmp_path, width, dark):
     assert found["ink"] == ("rgb(230, 237, 243)" if dark else "rgb(27, 31, 36)"), title
 
 
-def test_the_table_in_the_docs_is_that_of_the_results(tmp_path):
+def test_the_page_of_the_docs_is_that_of_the_results(tmp_path):
     root = Path(__file__).parent.parent
     found = build(root / "results", tmp_path / "index.html")
     assert found.ok and found.rows
-    assert found.markdown in (root / "docs" / "experiments.md").read_text()
+    page = (root / "docs" / "results.md").read_text()
+    assert page == markdown(root / "results"), "run: algoformer report --docs docs/results.md"
+    for row in found.rows:
+        assert row["claim"].replace("|", "\\|") in page

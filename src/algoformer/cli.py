@@ -241,16 +241,21 @@ def reproduce(
     more: Annotated[
         float, typer.Option(help="How many minutes this machine stays after those, for runs too large to move.")
     ] = 0.0,
+    pack: Annotated[
+        Path | None, typer.Option(help="Write what is new and what is unfinished into this folder, to be moved.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="The folder of the results; what is there is not run again.")] = Path(
         "results"
     ),
     as_json: Json = False,
 ) -> None:
     """The figures and tables of the papers as experiments. Finished work is kept, interrupted work goes on."""
+    import time
     from dataclasses import asdict
 
     from algoformer.experiments import reproduce as carry_out
 
+    begin = time.time()
     found = carry_out(
         names or [], preset=preset, seeds=seeds, device=device, jobs=jobs, on=on, minutes=minutes, more=more, out=out,
         progress=_progress(),
@@ -266,6 +271,11 @@ def reproduce(
             if o.status == "failed":
                 print(f"algoformer: {o.experiment}, seed {o.seed}: {o.message}", file=sys.stderr)
         _console().print("`algoformer report` makes a page of them.", markup=False)
+    if pack is not None:
+        from algoformer.experiments.luggage import pack as packed
+
+        for left in packed(out, pack, since=begin).left:
+            print(f"algoformer: no room for {left}", file=sys.stderr)
     _leave(found.ok, found.broken)
     if found.unfinished:
         print(f"algoformer: {len(found.unfinished)} runs are not finished; the same command goes on", file=sys.stderr)
@@ -273,15 +283,31 @@ def reproduce(
 
 
 @app.command()
+def unpack(
+    folder: Annotated[Path, typer.Argument(help="What `reproduce --pack` wrote on another machine.")],
+    out: Annotated[Path, typer.Option(help="The folder of the results.")] = Path("results"),
+) -> None:
+    """Put results and unfinished runs of another machine into the folder of results, where they go on."""
+    from algoformer.experiments.luggage import unpack as put
+
+    _console().print(f"{len(put(folder, out))} files are in {out}.", markup=False)
+
+
+@app.command()
 def report(
     results: Annotated[Path, typer.Option(help="The folder of the results.")] = Path("results"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report/index.html"),
+    docs: Annotated[
+        Path | None, typer.Option(help="Also write the results for the docs: docs/results.md, with its pictures.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """One page from the results: every claim with what was measured, its margin and its verdict, and the figures."""
-    from algoformer.report import build
+    from algoformer.report import build, write
 
     found = build(results, out)
+    if docs is not None:
+        write(results, docs)
     if as_json:
         _print_json(found.rows)
     else:

@@ -7,9 +7,9 @@ exact optimum is drawn in: it is 0.1336 at d = 5, n = 20, which is 2.7 % of E y^
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from algoformer.analysis import distance_to_identity, whitened
@@ -18,6 +18,9 @@ from algoformer.experiments.experiment import Claim, Site, assumed, coded, state
 from algoformer.experiments.linear import lbfgs
 from algoformer.tasks import Spectrum
 from algoformer.theory import layered_optimum, matrix_layers, sampled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figures 1, 2"

@@ -7,9 +7,9 @@ of degree 26 in the examples): what a batch shows is far below the mean of the p
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from algoformer.analysis import distance_to_identity, whitened
@@ -18,6 +18,9 @@ from algoformer.experiments.experiment import Claim, Site, assumed, coded, state
 from algoformer.experiments.linear import lbfgs
 from algoformer.tasks import Spectrum
 from algoformer.theory import gdpp_optimum, sampled, scalar_gdpp
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figures 3, 4"

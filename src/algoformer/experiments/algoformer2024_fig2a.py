@@ -6,12 +6,14 @@ AlgoFormer with (T, dT) = (20, 15) is said to be significantly better than both 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.experiments.comparison import Comparison, Race, below, draw, flattened, race
 from algoformer.experiments.experiment import Claim, Site, stated
 from algoformer.experiments.softmax import COMPARED, TINY, stored
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 2"

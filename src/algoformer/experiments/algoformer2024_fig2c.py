@@ -6,15 +6,16 @@ A network of six layers is drawn for each prompt; every state of its chains is a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from algoformer.experiments.comparison import Comparison, Race, below, draw, flattened, race
 from algoformer.experiments.experiment import Claim, Site, stated
 from algoformer.experiments.softmax import COMPARED, TINY, stored
 from algoformer.task import Task
 from algoformer.tasks import ChainOfThought
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 2"

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.experiments.drawing import COLOURS, INK, axes
 from algoformer.experiments.experiment import Claim, Site, assumed
@@ -16,6 +15,9 @@ from algoformer.experiments.protocol import zeros
 from algoformer.experiments.softmax import COMPARED, TINY, Softmax, stored
 from algoformer.models import AlgoFormerConfig
 from algoformer.training import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 2
 SOURCE = "Figure 3"

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from algoformer.experiments.drawing import COLOURS, axes
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
@@ -18,6 +16,9 @@ from algoformer.experiments.protocol import zeros
 from algoformer.experiments.softmax import COMPARED, TINY, Softmax, stored
 from algoformer.models import AlgoFormerConfig, TransformerConfig
 from algoformer.training import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 2
 SOURCE = "Figure 4"

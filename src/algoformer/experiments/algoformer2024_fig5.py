@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
@@ -20,6 +19,9 @@ from algoformer.experiments.protocol import TEST, zeros
 from algoformer.experiments.softmax import COMPARED, TINY, Softmax, stored
 from algoformer.solvers import GradientDescent, Newton, Ridge
 from algoformer.training import Recipe, evaluate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 2
 SOURCE = "Figure 5"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from algoformer.experiments import estimate
 from algoformer.experiments.drawing import COLOURS, INK, axes
@@ -17,18 +15,25 @@ from algoformer.experiments.softmax import Softmax
 from algoformer.task import Task
 from algoformer.training import Recipe
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 LEAST = 1e-9  # of the zero predictor: two models at the oracle are equally good
 
 Curves = list[list[float]]  # by state of a chain of thought (one of other tasks), and examples seen
 
 
 class Entrant(NamedTuple):
-    """A model of a comparison: its config, the window of its loss, and the steps if not those of all."""
+    """A model of a comparison: its config, the window of its loss, and the steps if not those of all.
+
+    `like` names the one whose learning rate it takes, without pilots of its own.
+    """
 
     model: Any
     window: int | None = None
     steps: int | None = None
     cosine: bool = False
+    like: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +63,8 @@ class Comparison(Softmax):
     def recipes(self) -> Iterator[Recipe]:
         """All trainings, pilots first; the learning rate of the others is open until then."""
         for e in self.entrants.values():
-            yield from self.pilots(e.model, self.subject, window=e.window)
+            if e.like is None:
+                yield from self.pilots(e.model, self.subject, window=e.window)
         for e in self.entrants.values():
             yield self.recipe(e.model, self.subject, window=e.window, steps=e.steps, cosine=e.cosine or None)
 
@@ -91,7 +97,8 @@ def race(config: Any, site: Site) -> Race:
         name: {} for name in Race.__dataclass_fields__ if name not in ("oracle", "zero")
     }
     for name, e in config.entrants.items():
-        rate = config.rate(e.model, task, site, window=e.window)
+        piloted = config.entrants[e.like or name]
+        rate = config.rate(piloted.model, task, site, window=piloted.window)
         how: dict[str, Any] = {"window": e.window, "steps": e.steps, "lr": rate.lr, "cosine": e.cosine or None}
         found = config.measured(e.model, task, site, purpose=name, **how)
         recipe = config.recipe(e.model, task, **how)
@@ -115,7 +122,7 @@ def race(config: Any, site: Site) -> Race:
 def below(result: Race, first: str, other: str, source: str) -> list[Claim]:
     """The claims that one model is below another: against steps, twice, against training FLOPs and parameters."""
     names = {"looped": "the looped transformer", "standard": "the standard transformer"}
-    rival = names.get(other, other)
+    rival = names.get(other, f"'{other}'")
     errors = above(result, first), above(result, other)
     means = above(result, first, mean=True), above(result, other, mean=True)
     spent = [result.flops[name] * result.curves[name]["step"][-1] for name in (first, other)]

@@ -1,38 +1,57 @@
-"""How long a training takes on one H200, from what was measured there."""
+"""How long a training takes on one H200, from what was measured there; and what a step costs."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any
 
-from algoformer.models import AlgoFormerConfig, LoopedConfig, TransformerConfig
+import torch
+
+from algoformer.models import AlgoFormerConfig, LinearSelfAttentionConfig, LoopedConfig, LSTMConfig, TransformerConfig
+from algoformer.models.tokens import interleaved, paired
 from algoformer.task import Task
 from algoformer.tasks import LinearRegression
 from algoformer.training import Recipe, TrainConfig
+from algoformer.training.codec import model_of
+from algoformer.training.config import Plan
 from algoformer.training.cost import cost
 
 # seconds a step at the default sizes (82 tokens, width 256, T = 20, window 15, 12 layers), batch 64, bf16
 MEASURED: dict[type, float] = {AlgoFormerConfig: 4.0e-3, LoopedConfig: 2.95e-3, TransformerConfig: 2.44e-3}
+ASSUMED: dict[type, float] = {LSTMConfig: 5e-3, LinearSelfAttentionConfig: 1.5e-3}  # the same, not measured
 LEAST = 1e-3  # assumed: a step of a small model is its launches
-SPEED = 2e13  # assumed of all others, in floating-point operations a second
 START = 20.0  # seconds: kernels, graphs, evaluation
 
 _TASK = LinearRegression(d=20, n=40, dense=True)
 
 
 def seconds_a_step(recipe: Recipe) -> float:
-    """The measured time of its kind of model at the default size, scaled by floating-point operations."""
-    operations = flops(recipe)
+    """The measured time of its kind of model at the default size, scaled by the work; a guess for other kinds."""
     kind = type(recipe.model)
     if kind not in MEASURED:
-        return max(operations / SPEED, LEAST)
-    known = flops(Recipe(model=kind(), task=_TASK, train=TrainConfig()))
-    return max(operations / known * MEASURED[kind], LEAST)
+        return ASSUMED.get(kind, LEAST)
+    default = Recipe(model=kind(), task=_TASK, train=TrainConfig())
+    return max(work(recipe) / work(default) * MEASURED[kind], LEAST)
 
 
 def seconds(recipe: Recipe) -> float:
     """The time of a whole training."""
     return START + recipe.train.steps * seconds_a_step(recipe)
+
+
+def work(recipe: Recipe) -> float:
+    """Multiplications of the blocks of a softmax model in a step: matrices of 12 width^2, and attention."""
+    c, t = recipe.model, recipe.train
+    plan = _plan(c, t.window, t.gradient_loops)
+    if isinstance(c, AlgoFormerConfig):
+        forward = c.pre + c.loop * c.loops + c.post * plan.window
+        backward = c.pre + c.loop * plan.gradient + c.post * plan.window
+    elif isinstance(c, LoopedConfig):
+        forward, backward = c.layers * c.loops, c.layers * plan.gradient
+    else:
+        forward = backward = c.layers
+    s = _tokens(c, recipe.task)
+    return float((forward + 2 * backward) * t.batch * s * (12 * c.width**2 + 2 * s * c.width))
 
 
 def flops(recipe: Recipe) -> int:
@@ -53,3 +72,18 @@ def _cost(recipe: Recipe) -> dict[str, int]:
 @lru_cache(maxsize=512)
 def _counted(model: Any, task: Task[Any], batch: int, window: int | None, gradient: int | None) -> dict[str, int]:
     return cost(model, task, TrainConfig(batch=batch, window=window, gradient_loops=gradient))
+
+
+@lru_cache(maxsize=512)
+def _plan(model: Any, window: int | None, gradient: int | None) -> Plan:
+    with torch.device("meta"):
+        made = model_of(model)
+    return Plan.of(made, TrainConfig(window=window, gradient_loops=gradient))
+
+
+@lru_cache(maxsize=512)
+def _tokens(model: Any, task: Task[Any]) -> int:
+    prompt = task.sample(1, torch.Generator().manual_seed(0)).prompt
+    width = max(model.features, model.labels)
+    values = interleaved(prompt, width)[0] if model.causal else paired(prompt, model.features, model.labels)[0]
+    return int(values.shape[1])

@@ -7,16 +7,18 @@ one method where the line search is exact: what differs is the search, which the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer import analysis
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, coded, stated
 from algoformer.prompt import Dense, Prompt
 from algoformer.solvers import BFGS, LBFGS, ConjugateGradient, Newton
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figures 11, 12"

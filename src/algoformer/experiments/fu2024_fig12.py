@@ -7,8 +7,7 @@ stated: BFGS and L-BFGS take unit steps here, since with exact search both are c
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.analysis import Candidate
 from algoformer.experiments import fu2024_fig3 as fig3
@@ -16,6 +15,9 @@ from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.maps import Maps, able, draw, linear
 from algoformer.experiments.softmax import LONG, TINY, stored
 from algoformer.solvers import BFGS, LBFGS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 Result = Maps

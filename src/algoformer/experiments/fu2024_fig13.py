@@ -6,8 +6,7 @@ Rows of the maps of Figure 3 as lines, for layers 2, 3 and 12, with the bands of
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer import analysis
 from algoformer.experiments import fu2024_fig3 as fig3
@@ -15,6 +14,9 @@ from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, stated
 from algoformer.experiments.layers import layer_answers
 from algoformer.experiments.softmax import LONG, TINY, stored
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figures 13, 14"

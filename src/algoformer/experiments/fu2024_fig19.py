@@ -6,13 +6,15 @@ Label noise 0.1; Newton's iteration works on S + lambda I with lambda = noise sq
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Site, stated
 from algoformer.experiments.maps import Maps, draw, exponential, leads
 from algoformer.experiments.softmax import SHORT, TINY, stored
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 2
 SOURCE = "Figure 19"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer.analysis import readings
 from algoformer.experiments.drawing import COLOURS, axes, legend
@@ -20,6 +20,9 @@ from algoformer.experiments.softmax import LONG, TINY, Softmax, stored
 from algoformer.solvers import GradientDescent, Newton
 from algoformer.tasks import HalfAndHalf, Isotropic, LinearRegression
 from algoformer.training import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 2"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.analysis import Candidate
 from algoformer.experiments.experiment import Claim, Site, assumed, coded, stated
@@ -19,6 +18,9 @@ from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
 from algoformer.solvers import NetworkGradientDescent
 from algoformer.tasks import Regression, ReluNetwork, TanhNetwork
 from algoformer.training import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 20"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.experiments import fu2024_fig20 as fig20
 from algoformer.experiments.experiment import Claim, Site, stated
 from algoformer.experiments.maps import Maps, draw
 from algoformer.experiments.softmax import SHORT, TINY, stored
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 21"

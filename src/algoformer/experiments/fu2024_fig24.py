@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Site, stated
 from algoformer.experiments.maps import Maps, draw, exponential, leads, linear
 from algoformer.experiments.softmax import SHORT, TINY, stored
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figures 24, 25"

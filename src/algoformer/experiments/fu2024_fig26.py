@@ -8,15 +8,18 @@ similarity alone names no algorithm.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer import analysis
 from algoformer.experiments.drawing import COLOURS, axes, heat
 from algoformer.experiments.experiment import Claim, Knob, Site, assumed, coded, stated
 from algoformer.prompt import Dense
 from algoformer.solvers import GradientDescent, Newton
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 26, Table of rates"

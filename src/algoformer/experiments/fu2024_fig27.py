@@ -7,15 +7,18 @@ direction has the share 1 - i/d of its square outside of the span of i examples.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer.experiments import fu2024_fig2
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.layers import layer_answers, layer_weights
 from algoformer.experiments.softmax import LONG, TINY, stored
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 27"

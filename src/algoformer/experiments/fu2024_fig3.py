@@ -8,8 +8,7 @@ lead over the next excludes 0; and the zero predictor stands beside all of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.analysis import Candidate
 from algoformer.experiments import fu2024_fig2
@@ -18,6 +17,9 @@ from algoformer.experiments.layers import layer_answers
 from algoformer.experiments.maps import Maps, doubling, draw, error_maps, exponential, leads, linear
 from algoformer.experiments.softmax import LONG, TINY, stored
 from algoformer.solvers import ConjugateGradient, GradientDescent, Newton
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 2
 SOURCE = "Figure 3"

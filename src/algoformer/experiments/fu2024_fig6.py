@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.experiments.drawing import COLOURS, axes
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
@@ -17,6 +16,9 @@ from algoformer.experiments.layers import model_answers
 from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
 from algoformer.models import TransformerConfig
 from algoformer.training import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 2
 SOURCE = "Figure 6"

@@ -7,8 +7,7 @@ those of Newton's iteration and of gradient descent. Weights of other prompts ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.analysis import Candidate
 from algoformer.experiments import fu2024_fig3 as fig3
@@ -17,6 +16,9 @@ from algoformer.experiments.layers import layer_answers, layer_weights
 from algoformer.experiments.maps import Maps, draw, exponential, linear, weight_maps
 from algoformer.experiments.softmax import LONG, TINY, stored
 from algoformer.prompt import Dense
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 9"

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.prompt import Prompt
 from algoformer.solvers import ConjugateGradient, GradientDescent, Newton
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Table of rates"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer import analysis
 from algoformer.experiments.drawing import COLOURS, axes, legend
@@ -18,6 +17,9 @@ from algoformer.experiments.layers import model_answers
 from algoformer.experiments.softmax import LONG, SHORT, TINY, Softmax, stored
 from algoformer.solvers import GradientDescent, Newton, OnlineGradientDescent
 from algoformer.training import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Table 1"

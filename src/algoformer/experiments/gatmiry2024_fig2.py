@@ -7,14 +7,17 @@ with steps of their own are better, and more so the more there are.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.linear import Looped
 from algoformer.theory import layered_optimum, looped_optimum, sampled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 2"

@@ -7,15 +7,18 @@ the loss, explodes: on a few prompts in a hundred the largest eigenvalue of A S 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Knob, Site, assumed, stated
 from algoformer.experiments.linear import Looped
 from algoformer.theory import looped_optimum, scalar_loops
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 3"

@@ -7,15 +7,18 @@ does not converge". Exactly, A converges to a I with a below 1, for 1 loop to n 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer.analysis import distance_to_identity
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.linear import Looped
 from algoformer.theory import looped_optimum
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 4"

@@ -8,15 +8,18 @@ start, a multiple of S, the same networks look like order 4 and more.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.lsa import MEDIUM, SMALL, TINY, Attention
 from algoformer.solvers import Newton
 from algoformer.training import evaluate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 2"

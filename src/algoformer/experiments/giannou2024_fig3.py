@@ -8,10 +8,9 @@ output is a polynomial of degree 3^L in it, clipped; where it is hidden from the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer.algorithm import Algorithm
 from algoformer.analysis import sweep
@@ -20,6 +19,9 @@ from algoformer.experiments.experiment import Claim, Knob, Site, assumed, coded,
 from algoformer.experiments.lsa import MEDIUM, SMALL, TINY, Attention
 from algoformer.prompt import Prompt
 from algoformer.solvers import Newton
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figures 3, 4"

@@ -7,13 +7,15 @@ output is no longer linear in the query, whatever the mask.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.experiments import giannou2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Knob, Site, coded, stated
 from algoformer.experiments.giannou2024_fig9 import NORMED
 from algoformer.experiments.lsa import NORMED_MEDIUM, SMALL, TINY
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figures 5, 6"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from algoformer.experiments.drawing import COLOURS, axes
@@ -23,6 +23,9 @@ from algoformer.solvers import DampedNewton
 from algoformer.task import Sample, Task, Truth
 from algoformer.tasks import LogisticRegression
 from algoformer.training import Recipe, TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 7"

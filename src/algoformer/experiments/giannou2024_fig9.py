@@ -6,12 +6,14 @@ With LayerNorm the network is no polynomial any more, and can rescale each promp
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.experiments import giannou2024_fig8 as fig8
 from algoformer.experiments.experiment import Claim, Site, coded, stated
 from algoformer.experiments.lsa import NORMED_MEDIUM, SMALL, TINY
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "Figure 9"

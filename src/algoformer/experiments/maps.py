@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from algoformer import analysis
@@ -19,6 +19,9 @@ from algoformer.experiments.drawing import COLOURS, INK, axes, heat
 from algoformer.experiments.experiment import Claim, Site
 from algoformer.experiments.layers import Read
 from algoformer.prompt import Dense
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Families = Mapping[str, analysis.Candidate]
 

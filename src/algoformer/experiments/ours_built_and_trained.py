@@ -8,9 +8,9 @@ the same order, and a barrier if they are not: any order of the layers is as goo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from algoformer.analysis import interpolated, relative_error
@@ -20,6 +20,9 @@ from algoformer.experiments.linear import lbfgs
 from algoformer.models import LinearTransformer, LinearTransformerConfig
 from algoformer.tasks import LinearRegression
 from algoformer.theory import layered_optimum, matrix_layers, sampled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "ours"

@@ -8,15 +8,16 @@ through every loop); all on a second representation.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from algoformer.experiments.comparison import Comparison, Entrant, Race, below, draw, race
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.softmax import COMPARED, TINY, stored
 from algoformer.task import Task
 from algoformer.tasks import Representation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 Result = Race

@@ -7,15 +7,18 @@ many digits; the same number of steps on sampled prompts stops at the noise of t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.linear import adam, lbfgs, symmetrised
 from algoformer.theory import layered_optimum, matrix_layers, sampled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "ours"

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.experiments.comparison import Comparison, Entrant, Race, above, last, race
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.protocol import PowerLaw
 from algoformer.experiments.softmax import COMPARED, TINY, stored
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 PUBLISHED = {"AlgoFormer": 7.8e-4, "looped": 7.8e-4, "standard": 4.8e-4}
@@ -41,7 +43,7 @@ class Config(Comparison):
         first = known["AlgoFormer"]
         return known | {
             "standard": known["standard"]._replace(steps=self.standard_steps),
-            BETTER: first._replace(steps=self.short, cosine=True),
+            BETTER: first._replace(steps=self.short, cosine=True, like="AlgoFormer"),
         }
 
     @property

@@ -6,12 +6,14 @@ The task of Yang et al. 2024 and Garg et al. 2022, on which Gao et al. compare A
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.experiments.comparison import Comparison, Race, below, draw, flattened, race
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.softmax import COMPARED, TINY, stored
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 Result = Race

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer.experiments import ours_headline as headline
 from algoformer.experiments.answers import kept
@@ -22,6 +21,9 @@ from algoformer.experiments.softmax import stored
 from algoformer.experiments.trained import trained
 from algoformer.tasks import HalfAndHalf, LinearRegression, ScaledInputs
 from algoformer.training import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 NAMES = ("AlgoFormer", "looped", "standard")

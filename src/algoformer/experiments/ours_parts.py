@@ -6,12 +6,14 @@ On regression with a representation, where Gao et al. say that pre computes the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from algoformer.experiments.comparison import Comparison, Entrant, Race, below, draw, race
 from algoformer.experiments.experiment import Claim, Site
 from algoformer.experiments.softmax import COMPARED, TINY, stored
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 Result = Race
@@ -19,15 +21,15 @@ Result = Race
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Comparison):
-    """AlgoFormer whole, and with one part left out."""
+    """AlgoFormer whole, and with one part left out, at the same learning rate."""
 
     @property
     def entrants(self) -> dict[str, Entrant]:
         task = self.subject
         return {
             "AlgoFormer": Entrant(self.algoformer(task, self.loops), self.window),
-            "AlgoFormer without pre": Entrant(self.algoformer(task, self.loops, pre=0), self.window),
-            "AlgoFormer without post": Entrant(self.algoformer(task, self.loops, post=0), self.window),
+            "without pre": Entrant(self.algoformer(task, self.loops, pre=0), self.window, like="AlgoFormer"),
+            "without post": Entrant(self.algoformer(task, self.loops, post=0), self.window, like="AlgoFormer"),
         }
 
 

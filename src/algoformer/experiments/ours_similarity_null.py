@@ -7,16 +7,18 @@ could know. The first layers of published maps (Fu et al. 2024, Figure 3: 0.508 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer import analysis
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, coded, stated
 from algoformer.prompt import Dense
 from algoformer.solvers import GradientDescent, LeastSquares, Newton
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "ours"

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from algoformer.experiments.drawing import COLOURS, axes
 from algoformer.experiments.experiment import ABLE, Claim, Site, assumed, excess, stated
 from algoformer.experiments.protocol import final, oracles, zeros
 from algoformer.experiments.softmax import TINY, Softmax, stored
 from algoformer.training import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 KINDS = {"with injection": True, "equation 2": False}

@@ -7,16 +7,18 @@ the null is 0, not one half as for errors; but a mean of the examples is already
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from matplotlib.figure import Figure
 
 from algoformer.analysis import Candidate, induced_trace, weight_similarity
 from algoformer.experiments.experiment import Claim, Site, assumed, coded, stated
 from algoformer.experiments.maps import Maps, doubling, draw, weight_maps
 from algoformer.prompt import Dense
 from algoformer.solvers import Averaging, GradientDescent, LeastSquares, Newton
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REVISION = 1
 SOURCE = "ours"

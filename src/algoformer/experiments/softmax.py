@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from algoformer.experiments.experiment import Site, assumed, stated
 from algoformer.experiments.protocol import (
     PILOT,
+    PILOT_SEED,
     RATES,
     VALIDATION,
     WATCHED,
@@ -85,7 +86,8 @@ class Softmax:
 
     def pilots(self, config: Any, task: Task[Any], *, window: int | None = None) -> list[Recipe]:
         """The trainings that choose the learning rate."""
-        return [self.recipe(config, task, window=window, lr=lr, steps=self.pilot) for lr in self.rates]
+        made = (self.recipe(config, task, window=window, lr=lr, steps=self.pilot) for lr in self.rates)
+        return [replace(recipe, train=replace(recipe.train, seed=PILOT_SEED)) for recipe in made]
 
     def recipe(
         self,

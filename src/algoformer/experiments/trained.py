@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from algoformer.experiments.clock import TRAVELS
-from algoformer.experiments.estimate import seconds_a_step
+from algoformer.experiments.estimate import seconds
 from algoformer.experiments.experiment import Missing, Site
 from algoformer.experiments.ledger import Entry
 from algoformer.files import settle
@@ -127,18 +127,18 @@ class _Limit:
     def before(self) -> None:
         """The estimate, where there is one for this device."""
         if self.bound and self.site.device.startswith("cuda"):
-            self._check(seconds_a_step(self.recipe) * self.recipe.train.steps)
+            self._check(seconds(self.recipe))
 
     def __call__(self, p: Progress) -> None:
         early, self.step = p.step - self.first <= 10 * self.recipe.train.log_every, p.step
         if self.bound and early and p.step > self.first + self.recipe.train.log_every:  # the first lines compile
             self._check(p.eta)
 
-    def _check(self, seconds: float) -> None:
-        if not self.site.clock.fits(seconds):
+    def _check(self, time_needed: float) -> None:
+        if not self.site.clock.fits(time_needed):
             left = max((self.site.clock.leave or 0) - time.time(), 0)
             raise OutOfTime(
-                f"a run of {seconds / 60:.1f} minutes was not begun in the {left / 60:.1f} that are left: "
+                f"a run of {time_needed / 60:.1f} minutes was not begun in the {left / 60:.1f} that are left: "
                 f"its checkpoint of {self.bytes / 1e6:.0f} MB does not travel, and must end on one machine"
             )
 

@@ -83,38 +83,31 @@ class Report:
             for s in self.shown for j in s.judgements
         ]  # fmt: skip
 
-    @property
-    def markdown(self) -> str:
-        """The overview as a table in Markdown; `algoformer reproduce NAME` makes a row again."""
-        lines = ["| figure | claim | measured | verdict | name |", "|---|---|---|---|---|"]
-        for s in self.shown:
-            paper, source, _ = title(load(s.name))
-            for j in s.judgements:
-                ours = "ours: " if j.source == "ours" else ""
-                text = f"{ours}{j.text}".replace("|", "\\|")
-                lines.append(f"| {paper}, {source} | {text} | {_measured(j)} | {j.label} | `{s.name}` |")
-        return "\n".join(lines) + "\n"
+
+def shown(results: str | Path) -> tuple[list[Shown], list[Record], dict[Path, str]]:
+    """Every experiment at its largest scale, records of another revision, and broken files."""
+    records, broken = Store(Path(results)).records()
+    found = [largest for name in EXPERIMENTS if (largest := _largest(name, records)) is not None]
+    return found, [r for r in records if not r.current], broken
 
 
 def build(results: str | Path = "results", out: str | Path = "report/index.html") -> Report:
     """Write the page of a folder of results."""
-    records, broken = Store(Path(results)).records()
-    shown = [found for name in EXPERIMENTS if (found := _largest(name, records)) is not None]
-    other = [r for r in records if not r.current]
-    sections = [_overview(shown), *(_section(s) for s in shown)]
+    found, other, broken = shown(results)
+    sections = [_overview(found), *(_section(s) for s in found)]
     if broken or other:
         sections.append(_left_out(broken, other))
-    counts = {v: sum(j.verdict == v for s in shown for j in s.judgements) for v in Verdict}
+    counts = {v: sum(j.verdict == v for s in found for j in s.judgements) for v in Verdict}
     words = {Verdict.HOLDS: "hold", Verdict.FAILS: "fail", Verdict.UNTESTED: "were not tested at this scale"}
     told = ", ".join(f"{count} {words.get(v, 'rest on too few runs')}" for v, count in counts.items() if count)
-    lead = f"{sum(counts.values())} claims of {len(shown)} experiments: {told}. A claim is an inequality that can fail."
+    lead = f"{sum(counts.values())} claims of {len(found)} experiments: {told}. A claim is an inequality that can fail."
     html = page(
         "The papers, reproduced", lead, sections, "Made by `algoformer report` from stored results.", head=STYLE + HEAD
     )
     target = Path(out)
     target.parent.mkdir(parents=True, exist_ok=True)
     replace_file(target, html.encode())
-    return Report(target, shown, broken)
+    return Report(target, found, broken)
 
 
 def _largest(name: str, records: Sequence[Record]) -> Shown | None:
@@ -148,7 +141,7 @@ def _overview(shown: Sequence[Shown]) -> Section:
             link = f'<a href="#{s.name}">{escape(source)}</a>'
             rows.append(
                 f"<tr><td>{escape(paper)}</td><td>{link}</td><td class=c>{escape(j.text)}</td>"
-                f"<td class=m data-of=measured>{escape(_measured(j))}</td>"
+                f"<td class=m data-of=measured>{escape(measured(j))}</td>"
                 f"<td class=n data-of=margin>{show(j.margin)}</td>"
                 f"<td>{_badge(j)}</td><td>{escape(_scale(s))}</td></tr>"
             )
@@ -185,7 +178,7 @@ def _claims(s: Shown) -> str:
     head = "".join(f"<th{kind}>{name}</th>" for name, kind in columns.items())
     rows = "".join(
         f"<tr><td class=c>{escape(j.text)}</td><td>{escape(j.source)}</td>"
-        f"<td class=m data-of=measured>{escape(_measured(j))}</td>"
+        f"<td class=m data-of=measured>{escape(measured(j))}</td>"
         f'<td class=n data-of="must be">{escape(j.sense)} {j.bound:g}</td><td>{_badge(j)}</td></tr>'
         for j in s.judgements
     )
@@ -221,7 +214,10 @@ def _badge(j: Judgement) -> str:
     return f'<span class="badge {kind}">{mark} {escape(j.label)}</span>'
 
 
-def _measured(j: Judgement) -> str:
+def measured(j: Judgement) -> str:
+    """What was measured, over all runs; of paired differences the interval of their mean."""
+    if j.interval is not None:
+        return f"{show(sum(j.measured) / len(j.measured))} (95 %: {show(j.interval[0])} to {show(j.interval[1])})"
     values = [v for v in j.measured if v == v]
     if len(values) < 2 or max(values) - min(values) <= 1e-3 * abs(max(values)):
         return show(float(j.measured[0]))
@@ -230,7 +226,14 @@ def _measured(j: Judgement) -> str:
 
 def _scale(s: Shown) -> str:
     runs = "1 run" if len(s.runs) == 1 else f"{len(s.runs)} runs"
-    return f"{s.scale}, {runs}"
+    steps = scale_of(s.runs[0].config) if s.scale in ("gpu", "paper") else ""
+    return ", ".join(part for part in (s.scale, steps, runs) if part)
+
+
+def scale_of(config: Any) -> str:
+    """The training steps of a config, as the title of its figure says them."""
+    told = getattr(config, "told", None) or (f"{config.steps:,} steps" if hasattr(config, "steps") else "no training")
+    return str(told)
 
 
 def _value(value: Any) -> str:

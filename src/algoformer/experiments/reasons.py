@@ -1,0 +1,13 @@
+"""Why claims of the papers came out otherwise here, where it is known."""
+
+from __future__ import annotations
+
+REASONS: dict[str, str] = {
+    "ahn2023_fig1": "the exact optimum of three layers with B = 0 is itself 2.7 % of E y²: nothing trains below it",
+    "gatmiry2024_fig1": "the exact optimum is a I with a well below 1 at small n: the shape is right, not the scale",
+    "gatmiry2024_fig2": "the exact optima of loops and layers are as far apart as the trained models",
+    "gatmiry2024_fig3": "rare prompts carry the mean, and more loops make them explode; the median improves",
+    "gatmiry2024_fig4": "the exact optimum moves away from I as loops are added; one loop does converge, and no slower",
+    "giannou2024_fig2": "Newton from a multiple of S spends its first steps on scale; from one of I the claim holds",
+    "giannou2024_fig3": "not known; the models are smaller than the paper's (d = 5, 800 steps)",
+}

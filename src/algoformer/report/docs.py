@@ -1,0 +1,167 @@
+"""The page of results in the docs: what was found, what agrees with the papers, every run, and what is not run yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from algoformer.experiments.experiment import Judgement, Verdict, title
+from algoformer.experiments.ledger import FILE, Entry, entries
+from algoformer.experiments.reasons import REASONS
+from algoformer.experiments.registry import load
+from algoformer.experiments.tiers import plan
+from algoformer.files import replace_file
+from algoformer.report.page import show
+from algoformer.report.results import Shown, measured, scale_of, shown
+
+LARGE = ("gpu", "paper")
+COMMAND = "algoformer report --docs docs/results.md"
+HEAD = f"""# Results
+
+What the experiments of this package measured, beside what the papers say. This page is written by
+`{COMMAND}` from the files in `results/`; a test holds it to them. [Experiments](experiments.md) says
+what an experiment, a claim and a verdict are, and how models are compared.
+"""
+
+
+def write(results: str | Path, page: str | Path) -> Path:
+    """Write the page, and a picture of every figure at the papers' scale beside it."""
+    target, found = Path(page), shown(results)[0]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for s in _large(found):
+        file = target.parent / "figures" / f"{s.name}.svg"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        load(s.name).plot(s.runs[0].result).savefig(file, metadata={"Date": None})
+    replace_file(target, markdown(results).encode())
+    return target
+
+
+def markdown(results: str | Path) -> str:
+    """The text of the page."""
+    found = shown(results)[0]
+    runs = entries(Path(results) / FILE)
+    parts = [HEAD, *_scale(found), *_small(found), *_agreement(found), *_ledger(runs), *_plan(results)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _scale(found: Sequence[Shown]) -> Iterable[str]:
+    yield "## At the papers' scale\n"
+    large = _large(found)
+    if not large:
+        yield (
+            "Nothing yet: no experiment has a result of its `gpu` preset. "
+            "What is to be run is listed [below](#not-run-yet).\n"
+        )
+    for s in large:
+        paper, figure, what = title(load(s.name))
+        seeds = "1 seed" if len(s.runs) == 1 else f"{len(s.runs)} seeds"
+        yield f"### {paper}, {figure}: {scale_of(s.runs[0].config)}, {seeds}\n"
+        yield f"{what[:1].upper()}{what[1:]}. `{s.name}`, preset `{s.scale}`.\n"
+        yield f"![{what}](figures/{s.name}.svg)\n"
+        yield from _table(
+            ("claim", "measured", "must be", "margin", "verdict"),
+            ((_text(j), measured(j), f"{j.sense} {j.bound:g}", show(j.margin), j.label) for j in s.judgements),
+        )
+
+
+def _small(found: Sequence[Shown]) -> Iterable[str]:
+    yield "## On two CPU cores\n"
+    yield (
+        "Presets of minutes: linear transformers, linear attention of a few layers, solvers and theory. "
+        'Three seeds each; "ours" is a claim that no paper makes.\n'
+    )
+    rows = (
+        (_figure(s), _text(j), measured(j), show(j.margin), j.label, f"`{s.name}`")
+        for s in found
+        if s.scale not in LARGE
+        for j in s.judgements
+    )
+    yield from _table(("figure", "claim", "measured", "margin", "verdict", "name"), rows)
+
+
+def _agreement(found: Sequence[Shown]) -> Iterable[str]:
+    """By paper: its own claims, ours left out."""
+    yield "## What agrees with the papers, and what does not\n"
+    papers: dict[str, list[tuple[Shown, Judgement]]] = {}
+    for s in found:
+        for j in s.judgements:
+            if j.source != "ours":
+                papers.setdefault(title(load(s.name))[0], []).append((s, j))
+    yield from _table(
+        ("paper", *map(str, Verdict)),
+        ((name, *(str(sum(j.verdict == v for _, j in rows)) for v in Verdict)) for name, rows in papers.items()),
+    )
+    failed = [(s, j) for rows in papers.values() for s, j in rows if j.verdict == Verdict.FAILS]
+    if failed:
+        yield "Where a claim does not hold here:\n"
+        yield from _table(
+            ("figure", "claim", "measured", "seeds", "scale", "why"),
+            (
+                (_figure(s), j.text, measured(j), str(len(s.runs)), s.scale, REASONS.get(s.name, "not known"))
+                for s, j in failed
+            ),
+        )  # fmt: skip
+
+
+def _ledger(runs: Sequence[Entry]) -> Iterable[str]:
+    yield "## Every run that was started\n"
+    if not runs:
+        yield "The ledger, `results/runs.jsonl`, is empty: it began after the runs above, and none was started since.\n"
+        return
+    whole = sum(e.minutes for e in runs if not e.key)
+    yield (
+        f"From `results/runs.jsonl`: {len(runs)} entries, {whole:.0f} minutes of experiments, whose trainings stand "
+        "under them. A run that was killed has begun and told no end.\n"
+    )
+    yield from _table(
+        ("begun", "experiment", "preset", "seed", "purpose", "config", "steps", "minutes", "device", "outcome"),
+        (
+            (e.at[:16].replace("T", " "), f"`{e.experiment}`", e.preset, str(e.seed), e.purpose,
+             f"`{e.key or e.config}`", _steps(e), f"{e.minutes:.1f}", e.device, e.outcome)
+            for e in runs
+        ),
+    )  # fmt: skip
+
+
+def _plan(results: str | Path) -> Iterable[str]:
+    yield "## Not run yet\n"
+    rows = plan(results)
+    if not rows:
+        yield "Every row of the plan has its results.\n"
+        return
+    yield (
+        "Minutes are estimates for one H200, from 4.0 ms a step of AlgoFormer, 2.95 of the looped and 2.44 of the "
+        "standard transformer, scaled by their matrix products; those of LSTMs and linear attention are guesses. "
+        "Pilots are counted, and a training that several rows share counts in the first. A command works nine minutes "
+        "and goes on when it is given again.\n"
+    )
+    yield from _table(
+        ("tier", "what", "runs missing", "GPU minutes", "command"),
+        ((p.row.tier, p.row.what, str(p.missing), f"{p.minutes:.0f}", f"`{p.row.command}`") for p in rows),
+    )
+    yield f"In all about {sum(p.minutes for p in rows):.0f} GPU minutes, of which tiers A and B " + (
+        f"{sum(p.minutes for p in rows if p.row.tier in 'AB'):.0f}.\n"
+    )
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    yield "\n".join(lines) + "\n"
+
+
+def _large(found: Sequence[Shown]) -> list[Shown]:
+    return [s for s in found if s.scale in LARGE]
+
+
+def _figure(s: Shown) -> str:
+    paper, figure, _ = title(load(s.name))
+    return f"{paper}, {figure}"
+
+
+def _text(j: Judgement) -> str:
+    return f"{'ours: ' if j.source == 'ours' else ''}{j.text}"
+
+
+def _steps(e: Entry) -> str:
+    return "" if not e.of else f"{e.begun:,} to {e.steps:,} of {e.of:,}" if e.begun else f"{e.steps:,} of {e.of:,}"

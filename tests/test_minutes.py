@@ -1,0 +1,325 @@
+"""Runs that stop themselves in time and go on elsewhere, the ledger of all runs, the plan, and the page of results."""
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import experiment_run
+from algoformer.cli import app
+from algoformer.experiments import Missing, Site, Store, load, reproduce
+from algoformer.experiments import luggage as luggage_
+from algoformer.experiments.clock import Clock
+from algoformer.experiments.headless import main as headless
+from algoformer.experiments.ledger import Ledger, append, entries
+from algoformer.experiments.luggage import pack, unpack
+from algoformer.experiments.tiers import ROWS, plan
+from algoformer.experiments.trained import made
+from algoformer.models import LinearSelfAttentionConfig
+from algoformer.report import markdown, write
+from algoformer.tasks import LinearRegression
+from algoformer.training import OutOfTime, Recipe, TrainConfig, train
+from algoformer.training.codec import model_of
+
+QUICK = "fu2024_rates"
+
+
+def recipe(**train) -> Recipe:
+    model = LinearSelfAttentionConfig(features=2, layers=1, heads=1)
+    how = {"steps": 400, "batch": 4, "warmup": 1, "log_every": 10, "checkpoint_every": 100} | train
+    return Recipe(model=model, task=LinearRegression(d=2, n=4), train=TrainConfig(**how))
+
+
+def ledger(folder: Path, **about) -> Ledger:
+    return Ledger(**{"file": folder / "runs.jsonl", "experiment": "a", "seed": 0, "config": "c", "preset": "smoke",
+                     "device": "cpu"} | about)  # fmt: skip
+
+
+# In time
+
+
+def test_a_run_stops_at_its_deadline_and_goes_on_to_the_same_weights(tmp_path):
+    r = recipe()
+    whole, parts = (model_of(r.model, torch.Generator().manual_seed(0)) for _ in range(2))
+    train(whole, r.task, r.train, tmp_path / "whole")
+    stops = 0
+    while True:
+        try:
+            train(parts, r.task, r.train, tmp_path / "parts", deadline=time.time() + 0.03)
+            break
+        except OutOfTime as stop:
+            stops += 1
+            assert "run again to go on" in str(stop)
+            assert len(list((tmp_path / "parts" / "checkpoints").iterdir())) == 1  # no other has to travel
+            parts = model_of(r.model, torch.Generator().manual_seed(1))
+    assert stops > 0
+    assert all(torch.equal(v, parts.state_dict()[k]) for k, v in whole.state_dict().items())
+    one, other = ((tmp_path / name / "log.jsonl").read_text() for name in ("whole", "parts"))
+    assert one == other
+
+
+def test_a_command_that_stops_in_time_goes_on_on_other_machines_to_the_same_result(tmp_path, monkeypatch):
+    """Real processes; between them all that is new travels in parts, and the folder they worked in is gone."""
+    script = [sys.executable, str(Path(experiment_run.__file__))]
+    calls, home = 0, tmp_path / "home"
+    while calls < 30:
+        there = tmp_path / f"machine{calls}"
+        if home.exists():
+            shutil.copytree(home, there)
+        begin = time.time()
+        done = subprocess.run([*script, str(there), "0.06"], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+        calls += 1
+        assert done.returncode in (0, 3)
+        made = pack(there, tmp_path / f"parts{calls}", since=begin)
+        assert not made.left
+        unpack(tmp_path / f"parts{calls}", home)
+        shutil.rmtree(there)
+        if done.returncode == 0:
+            break
+    assert calls > 1
+    monkeypatch.setattr(load(experiment_run.NAME), "SMOKE", experiment_run.CONFIG)
+    monkeypatch.setattr("algoformer.experiments.softmax.TrainConfig", experiment_run.TRAIN)
+    assert reproduce([experiment_run.NAME], preset="smoke", seeds=1, out=tmp_path / "whole").ok
+    (mine,), (wanted,) = (Store(out).records()[0] for out in (home, tmp_path / "whole"))
+    assert mine.result == wanted.result
+    assert not list((home / "unfinished").glob("*"))
+    told = entries(home / "runs.jsonl")
+    assert [e.outcome for e in told if not e.key] == ["stopped"] * (calls - 1) + ["finished"]
+    trainings = [e for e in told if e.key]
+    assert trainings[0].begun == 0 and trainings[-1].steps == trainings[-1].of == 300
+    assert [e.begun for e in trainings[1:]] == [e.steps for e in trainings[:-1]]
+
+
+def test_what_there_is_no_time_for_waits_and_the_command_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("algoformer.experiments.clock.Clock.over", property(lambda clock: clock.deadline is not None))
+    found = reproduce([QUICK], preset="smoke", seeds=2, out=tmp_path, minutes=1)
+    assert [o.status for o in found.unfinished] == ["waiting", "waiting"] and found.ok
+    line = ["reproduce", QUICK, "--preset", "smoke", "--seeds", "1", "--out", str(tmp_path)]
+    stopped = CliRunner().invoke(app, [*line, "--minutes", "1"])
+    assert stopped.exit_code == 3 and "the same command goes on" in stopped.stderr
+    assert CliRunner().invoke(app, line).exit_code == 0
+    with pytest.raises(ValueError, match="minutes must be"):
+        reproduce([QUICK], preset="smoke", out=tmp_path, minutes=-1)
+    with pytest.raises(ValueError, match="minutes must be left out"):
+        reproduce([QUICK], preset="smoke", out=tmp_path, minutes=1, on="ray")
+
+
+def test_a_run_that_cannot_travel_is_not_begun_if_it_cannot_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("algoformer.experiments.trained.TRAVELS", 0)
+    now = time.time()
+    site = Site(folder=tmp_path / "unfinished", ledger=ledger(tmp_path), clock=Clock(now + 100, now + 1))
+    with pytest.raises(OutOfTime, match=r"was not begun .* must end on one machine"):
+        made(recipe(steps=10**7), site)
+    assert not list(tmp_path.glob("unfinished/*/checkpoints/*"))
+    (told,) = entries(tmp_path / "runs.jsonl")
+    assert told.outcome == "stopped" and told.steps == 0
+    assert made(recipe(steps=20), dataclasses.replace(site, clock=Clock(now + 100, now + 100))).outcome == "finished"
+
+
+def test_before_a_gpu_is_used_the_estimate_decides(tmp_path, monkeypatch):
+    monkeypatch.setattr("algoformer.experiments.trained.train", lambda *_, **__: pytest.fail("it was begun"))
+    monkeypatch.setattr(torch.nn.Module, "to", lambda self, device: self)
+    config, now = load("ours_linear").GPU, time.time()
+    standard = list(config.recipes())[-1]  # 24,000 steps of 2.44 ms: a minute
+    site = Site(device="cuda", folder=tmp_path, clock=Clock(now + 100, now + 30))
+    with pytest.raises(OutOfTime, match="its checkpoint of 115 MB does not travel"):
+        made(standard, site)
+    with pytest.raises(pytest.fail.Exception, match="it was begun"):
+        made(standard, dataclasses.replace(site, clock=Clock(now + 100, now + 200)))
+
+
+def test_runs_go_without_the_packages_of_the_command_line(tmp_path):
+    blocked = "import sys; sys.modules.update(dict.fromkeys(('matplotlib', 'typer', 'rich', 'sklearn', 'scipy')))\n"
+    code = blocked + "from algoformer.experiments.headless import main; sys.exit(main(sys.argv[1:]))"
+    line = ["ours_linear", "--preset", "smoke", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path / "out")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *line, "--pack", str(tmp_path / "away")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ours_linear, seed 0: made" in done.stdout and "packed: results-" in done.stdout
+    name = next((tmp_path / "out" / "ours_linear").iterdir()).name
+    assert f"ours_linear/{name}" in unpack(tmp_path / "away", tmp_path / "in")
+
+
+def test_headless_has_the_exit_codes_of_the_command(tmp_path, monkeypatch):
+    line = [QUICK, "--preset", "smoke", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path)]
+    monkeypatch.setattr(load(QUICK), "run", lambda config, site: 1 / 0)
+    assert headless(line) == 1
+    monkeypatch.setattr("algoformer.experiments.clock.Clock.over", property(lambda clock: True))
+    assert headless(line) == 3
+
+
+# The ledger
+
+
+def tell(folder: str, many: int) -> None:
+    for i in range(many):
+        with ledger(Path(folder), seed=i).entry("x" * 300):
+            pass
+
+
+def test_processes_share_a_ledger_and_every_line_stays_whole(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=tell, args=(str(tmp_path), 60)) for _ in range(2)]
+    for p in processes:
+        p.start()
+    for p in processes:
+        p.join()
+    found = entries(tmp_path / "runs.jsonl")
+    assert len(found) == 120 and {e.outcome for e in found} == {"finished"}
+
+
+def test_every_end_is_told(tmp_path):
+    book = ledger(tmp_path)
+    for error in (ArithmeticError, KeyboardInterrupt):
+        with pytest.raises(error), book.entry("one"):
+            raise error
+    with book.entry("two") as entry:
+        entry.outcome, entry.steps = "stuck", 7
+    with pytest.raises(Missing), book.entry("three") as entry:
+        entry.outcome = "untested"
+        raise Missing
+    found = entries(book.file)
+    assert [e.outcome for e in found] == ["failed", "stopped", "stuck", "untested"] and found[2].steps == 7
+
+
+def test_a_killed_run_has_begun_and_told_no_end(tmp_path):
+    code = (
+        "import sys, os, signal; from pathlib import Path; import test_minutes;\n"
+        "with test_minutes.ledger(Path(sys.argv[1])).entry('long'): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=Path(__file__).parent, check=False)
+    assert done.returncode == -signal.SIGKILL
+    (told,) = entries(tmp_path / "runs.jsonl")
+    assert told.outcome == "killed" and told.purpose == "long"
+
+
+def test_a_ledger_with_a_torn_line_names_it(tmp_path):
+    append(tmp_path / "runs.jsonl", b'{"id": "a", ')
+    with pytest.raises(ValueError, match="line 1 of"):
+        entries(tmp_path / "runs.jsonl")
+    (tmp_path / "runs.jsonl").write_bytes(b'{"id": "a", "outcome": "finished"}\n')
+    with pytest.raises(ValueError, match="must have begun"):
+        entries(tmp_path / "runs.jsonl")
+
+
+def test_a_failing_experiment_is_in_the_ledger(tmp_path, monkeypatch):
+    monkeypatch.setattr(load(QUICK), "run", lambda config, site: 1 / 0)
+    reproduce([QUICK], preset="smoke", seeds=1, out=tmp_path)
+    (told,) = entries(tmp_path / "runs.jsonl")
+    assert (told.experiment, told.preset, told.outcome) == (QUICK, "smoke", "failed")
+
+
+# Luggage
+
+
+def stored(out: Path) -> dict[str, bytes]:
+    return {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+
+
+def test_what_is_packed_comes_out_as_it_was_in_parts_of_a_bounded_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(luggage_, "PART", 4096)
+    out = tmp_path / "out"
+    assert reproduce(["ours_linear"], preset="smoke", seeds=1, out=out).ok
+    put = pack(out, tmp_path / "parts")
+    assert len(put.files) > 2 and all(p.stat().st_size <= 4096 for p in put.files) and not put.left
+    unpack(tmp_path / "parts", tmp_path / "in")
+    assert stored(tmp_path / "in") == stored(out)
+    unpack(tmp_path / "parts", tmp_path / "in")  # twice is once: no line of the ledger is doubled
+    assert stored(tmp_path / "in") == stored(out)
+
+
+def test_small_things_go_first_and_what_has_no_room_is_named(tmp_path):
+    for name, size in {
+        "models/b/w": 9000,
+        "unfinished/r/k/c": 5000,
+        "ours_linear/a.json": 10,
+        "answers/x.safetensors": 10,
+    }.items():
+        (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "out" / name).write_bytes(bytes(size))
+    put = pack(tmp_path / "out", tmp_path / "parts", most=12_000)
+    assert put.left == [tmp_path / "out" / "models" / "b"]
+    assert sorted(unpack(tmp_path / "parts", tmp_path / "in")) == [
+        "answers/x.safetensors",
+        "ours_linear/a.json",
+        "unfinished/r/k/c",
+    ]
+
+
+def test_parts_that_are_missing_changed_or_mixed_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(luggage_, "PART", 4096)
+    (tmp_path / "out" / "answers").mkdir(parents=True)
+    (tmp_path / "out" / "answers" / "a.safetensors").write_bytes(os.urandom(6000))
+    files = pack(tmp_path / "out", tmp_path / "parts").files
+    data = files[-1].read_bytes()
+    files[-1].write_bytes(b"x" + data[1:])
+    with pytest.raises(ValueError, match="their hash is another"):
+        unpack(tmp_path / "parts", tmp_path / "in")
+    files[-1].unlink()
+    with pytest.raises(ValueError, match=f"must hold {len(files)} parts"):
+        unpack(tmp_path / "parts", tmp_path / "in")
+    with pytest.raises(ValueError, match="parts of one package; got 0"):
+        unpack(tmp_path / "out", tmp_path / "in")
+    assert not (tmp_path / "in").exists()
+
+
+def test_a_checkpoint_of_an_algoformer_travels_and_its_files_are_small():
+    model = model_of(list(load("ours_linear").GPU.recipes())[-3].model)
+    size = 3 * sum(v.nbytes for v in model.parameters())
+    assert 2 * size < luggage_.MOST
+    assert luggage_.PART < 16 * 2**20 and luggage_.MOST <= 4 * luggage_.PART
+
+
+# The plan and the page
+
+
+def test_a_row_of_the_plan_goes_when_its_results_are_there(tmp_path, monkeypatch):
+    row = dataclasses.replace(ROWS[0], names=(QUICK,), preset="smoke")
+    monkeypatch.setattr("algoformer.experiments.tiers.ROWS", (row,))
+    (before,) = plan(tmp_path)
+    assert before.missing == 1 and before.minutes == 0 and QUICK in before.row.command
+    assert reproduce([QUICK], preset="smoke", seeds=1, out=tmp_path).ok
+    assert plan(tmp_path) == []
+
+
+def test_the_plan_counts_a_shared_training_once(tmp_path, monkeypatch):
+    rows = tuple(dataclasses.replace(ROWS[0], names=(name,)) for name in ("fu2024_fig2", "fu2024_fig3"))
+    monkeypatch.setattr("algoformer.experiments.tiers.ROWS", rows)
+    first, second = plan(tmp_path)
+    assert first.minutes == pytest.approx((4 * 20 + 330_000 * 2.44e-3) / 60) and second.minutes == 0
+
+
+def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):
+    experiment = load("ours_linear")
+    monkeypatch.setattr(experiment, "GPU", dataclasses.replace(experiment.SMOKE, steps=4))
+    monkeypatch.setattr("algoformer.report.docs.plan", lambda results: [])
+    assert reproduce(["ours_linear"], preset="gpu", seeds=3, out=tmp_path / "results").ok
+    page = write(tmp_path / "results", tmp_path / "docs" / "results.md").read_text()
+    assert page == markdown(tmp_path / "results")
+    assert "### AlgoFormer project, linear regression: 4 steps, 3 seeds" in page
+    assert "(figures/ours_linear.svg)" in page and (tmp_path / "docs" / "figures" / "ours_linear.svg").exists()
+    assert "Nothing yet" not in page
+    runs = [json.loads(line) for line in (tmp_path / "results" / "runs.jsonl").read_text().splitlines()]
+    assert page.count("| finished |") == 3 and page.count("| stuck |") == 9  # of four steps nobody comes far
+    assert len(runs) == 2 * 12
+    assert "AlgoFormer: AlgoFormer + injection on LinearRegression, lr 0.0001" in page
+
+
+def test_a_page_without_results_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("algoformer.report.docs.plan", lambda results: [])
+    page = markdown(tmp_path)
+    assert "Nothing yet" in page and "is empty" in page and "Every row of the plan has its results" in page

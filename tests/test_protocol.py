@@ -1,0 +1,315 @@
+"""How models are compared: the same for all, chosen by pilots, tested on the same prompts, judged by intervals."""
+
+import dataclasses
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from algoformer.experiments import Claim, Site, Verdict, judge, load
+from algoformer.experiments.comparison import Race, above, below, flattened
+from algoformer.experiments.estimate import flops, seconds_a_step, work
+from algoformer.experiments.experiment import t_interval
+from algoformer.experiments.ledger import Ledger, entries
+from algoformer.experiments.protocol import (
+    PILOT_SEED,
+    RATES,
+    TEST,
+    VALIDATION,
+    PowerLaw,
+    at,
+    fall,
+    final,
+    measured,
+    oracles,
+    watch,
+    zeros,
+)
+from algoformer.experiments.softmax import TINY, Softmax, stored
+from algoformer.models import LinearSelfAttentionConfig
+from algoformer.tasks import ChainOfThought, LinearRegression, Representation
+from algoformer.training import Recipe, TrainConfig, Watch, evaluate, train
+from algoformer.training.codec import model_of
+from algoformer.training.data import seeded
+
+COMPARED = [
+    "algoformer2024_fig2a", "algoformer2024_fig2b", "algoformer2024_fig2c", "ours_linear", "ours_parts",
+    "ours_controls",
+]  # fmt: skip
+KEPT = ["algoformer2024_fig2a", "algoformer2024_fig3", "algoformer2024_fig4", "algoformer2024_fig5", "ours_outside"]
+
+
+# Verdicts
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=8))
+def test_the_interval_is_students(values):
+    low, high = t_interval(values)
+    mean, error = np.mean(values), scipy.stats.sem(values)
+    if error > 1e-9:
+        assert (low, high) == pytest.approx(scipy.stats.t.interval(0.95, len(values) - 1, mean, error), rel=1e-6)
+
+
+def paired(*values, errors=((0.1, 0.1),) * 8, **more):
+    claims = [
+        Claim(text="a", source="b", measured=v, sense="<", bound=0.0, errors=e, paired=True, **more)
+        for v, e in zip(values, errors, strict=False)
+    ]
+    return judge([[c] for c in claims])[0]
+
+
+def test_a_paired_claim_holds_where_its_interval_does():
+    assert paired(-1.0, -1.1, -0.9).verdict == Verdict.HOLDS
+    assert paired(-1.0, -0.01, -2.0).verdict == Verdict.FAILS  # every seed is below 0, the interval is not
+    assert paired(-1.0, -1.1).verdict == Verdict.ONE
+    found = paired(-1.0, -1.1, -0.9)
+    assert found.interval == pytest.approx(scipy.stats.t.interval(0.95, 2, -1.0, scipy.stats.sem([-1, -1.1, -0.9])))
+    assert found.margin == pytest.approx(-found.interval[1])
+
+
+def test_a_stuck_seed_counts_and_a_model_that_never_learned_is_no_comparison():
+    stuck = ((1.0, 0.1), (0.01, 0.1), (0.01, 0.1))
+    assert paired(1.0, -1.0, -1.0, errors=stuck).verdict == Verdict.FAILS
+    never = ((0.01, 1.0),) * 3
+    assert paired(-2.0, -2.0, -2.1, errors=never).verdict == Verdict.UNTESTED
+    assert paired(-1.0, -1.1, -0.9, comparable=False).verdict == Verdict.UNTESTED
+
+
+def raced(a, b, *, flops=(1.0, 1.0), parameters=(1, 1)):
+    """Two models with learning curves [(step, error), ..] and test errors at their ends."""
+    names = ("AlgoFormer", "looped")
+    lines = {
+        name: {"step": [s for s, _ in curve], "last": [e for _, e in curve]}
+        for name, curve in zip(names, (a, b), strict=True)
+    }
+    return Race(
+        errors={name: [[1.0, line["last"][-1]]] for name, line in lines.items()},
+        oracle=[[0.0, 0.0]],
+        zero=[[1.0, 1.0]],
+        outcomes=dict.fromkeys(names, "finished"),
+        curves={name: line | {"mean": line["last"]} for name, line in lines.items()},
+        rates=dict.fromkeys(names, 1e-3),
+        pilots={name: {} for name in names},
+        flops=dict(zip(names, flops, strict=True)),
+        parameters=dict(zip(names, parameters, strict=True)),
+    )  # fmt: skip
+
+
+def test_each_axis_has_a_verdict_of_its_own():
+    """error = 1 / step for one; the other has 2 / step and costs a quarter of it a step."""
+    steps = (1, 10, 100)
+    race = raced([(s, 1 / s) for s in steps], [(s, 2 / s) for s in steps], flops=(4.0, 1.0), parameters=(3, 1))
+    by_steps, by_mean, by_flops, by_parameters = below(race, "AlgoFormer", "looped", "a test")
+    assert by_steps.measured == pytest.approx(-math.log10(2)) and by_steps.holds
+    assert by_mean.measured == pytest.approx(math.log10((1 + 0.01) / (1 + 0.02)))
+    assert by_flops.measured == pytest.approx(math.log10(2))  # 25 steps of one cost what 100 of the other do
+    assert not by_parameters.comparable and by_steps.comparable
+    assert all(c.paired for c in (by_steps, by_mean, by_flops, by_parameters))
+
+
+@pytest.mark.parametrize(("exponent", "flat"), [(0.1, True), (1.0, False)])
+def test_a_curve_has_flattened_that_falls_by_less_than_a_tenth_in_its_last_third(exponent, flat):
+    steps = range(1, 301)
+    line = [(s, s**-exponent) for s in steps]
+    assert fall(tuple(map(list, zip(*line, strict=True)))) == pytest.approx(1 - (2 / 3) ** exponent)
+    assert flattened(raced(line, line)).holds is flat
+
+
+@given(st.floats(0.5, 200))
+def test_a_curve_is_read_between_its_points_on_a_line_of_logarithms(step):
+    steps, errors = [1, 7, 50, 100], [1.0, 0.5, 0.01, 0.02]
+    wanted = np.exp(np.interp(np.log(step), np.log(steps), np.log(errors)))
+    assert at((steps, errors), step) == pytest.approx(wanted)
+
+
+def test_a_power_law_is_found_and_says_where_it_comes_to_an_error():
+    steps = [10.0, 20.0, 50.0, 90.0]
+    law = PowerLaw.of(steps, [3 * s**-0.7 for s in steps])
+    assert (law.scale, law.exponent) == pytest.approx((3, 0.7))
+    assert 3 * law.steps(1e-3) ** -0.7 == pytest.approx(1e-3)
+    assert PowerLaw.of(steps, [1.0] * 4).steps(0.5) == math.inf
+    assert PowerLaw(1.0, 1e-9).steps(1e-3) == math.inf
+
+
+# What is the same for all
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_models_of_a_comparison_are_trained_alike_but_for_window_and_rate(name):
+    config = load(name).GPU
+    made = list(config.recipes())
+    pilots = [r for r in made if r.train.seed == PILOT_SEED]
+    rest = [r for r in made if r.train.seed != PILOT_SEED]
+    assert len(rest) == len(config.entrants) and len({r.task for r in made}) == 1
+    free = {"lr": 1.0, "window": None, "gradient_loops": None}
+    assert len({dataclasses.replace(r.train, **free) for r in rest}) == 1
+    assert len({dataclasses.replace(r.train, **free) for r in pilots}) == 1
+    assert {r.train.lr for r in pilots} == set(RATES) and {r.train.steps for r in pilots} == {10_000}
+    assert {r.train.batch for r in made} == {64} and {r.train.schedule for r in made} == {"constant"}
+    assert config.prompts == 6400
+
+
+def test_the_runs_are_those_of_the_plan():
+    steps = {
+        "algoformer2024_fig2a": 60_000, "algoformer2024_fig2b": 60_000, "algoformer2024_fig2c": 30_000,
+        "algoformer2024_fig3": 30_000, "algoformer2024_fig4": 30_000, "algoformer2024_fig5": 60_000,
+        "ours_linear": 24_000, "ours_headline": 200_000, "ours_stuck": 10_000, "fu2024_fig15": 100_000,
+        "fu2024_fig2": 300_000, "giannou2024_fig8": 20_000,
+    }  # fmt: skip
+    assert {name: load(name).GPU.steps for name in steps} == steps
+    softmax = [name for name in steps if not name.startswith("giannou")]
+    assert {load(name).PAPER.steps for name in softmax} == {500_000}
+    chain = load("algoformer2024_fig2c").GPU.subject
+    assert (chain.n + 1) * (chain.layers + 1) == 140
+    headline = {name: e.steps or 200_000 for name, e in load("ours_headline").GPU.entrants.items()}
+    assert headline == {"AlgoFormer": 200_000, "looped": 200_000, "standard": 300_000, "AlgoFormer, cosine": 24_000}
+    fu, ours = load("fu2024_fig2").GPU, list(load("ours_headline").GPU.recipes())
+    assert list(fu.recipes())[-1] in ours  # the layers that Fu et al. ask are those of the headline's model
+
+
+def test_no_training_has_the_seed_of_the_test():
+    assert len({PILOT_SEED, VALIDATION, TEST}) == 3 and min(PILOT_SEED, VALIDATION, TEST) > 10**5
+
+
+@pytest.mark.parametrize(
+    "task", [LinearRegression(d=3, n=4, dense=True), ChainOfThought(d=2, n=3, layers=2, dense=True)]
+)
+def test_the_zero_predictor_has_the_mean_squares_of_the_test_prompts(task):
+    target = task.sample(50, seeded(torch.Generator(), TEST, "evaluation", 0)).target.numpy().astype(float)
+    found = zeros(task, 50)
+    assert np.allclose(found, (target**2).mean((0, 2)))
+    states = getattr(task, "layers", 1)
+    assert final(task, found) == pytest.approx((target[:, -states:] ** 2).mean())
+    assert oracles(task, 50)[-1] < 1e-3 * found[-1] or states > 1
+
+
+def test_series_of_autoregression_stay_bounded():
+    task = load("algoformer2024_fig2b").GPU.subject
+    x = task.sample(2000, torch.Generator().manual_seed(0)).prompt.x
+    assert float(x.abs().max()) < 20 and float((x.abs() > 10).float().mean()) < 1e-3
+
+
+def test_the_work_of_a_step_is_half_of_its_operations():
+    for name in ("algoformer2024_fig2a", "algoformer2024_fig2c"):
+        for recipe in list(load(name).GPU.recipes())[-3:]:
+            assert flops(recipe) == pytest.approx(2 * work(recipe), rel=0.2)
+    defaults = list(load("ours_linear").GPU.recipes())[-3:]
+    assert [seconds_a_step(r) for r in defaults] == pytest.approx([4.0e-3, 2.95e-3, 2.44e-3])
+
+
+# Measuring
+
+
+def tiny(**train) -> Recipe:
+    model = LinearSelfAttentionConfig(features=2, layers=1, heads=1)
+    how = {"steps": 6, "batch": 4, "warmup": 1, "ema": 0.5, "log_every": 2, "checkpoint_every": 2} | train
+    return Recipe(model=model, task=LinearRegression(d=2, n=4), train=TrainConfig(**how))
+
+
+def place(folder, seed=0) -> Site:
+    parts = {part: folder / part for part in ("models", "answers")}
+    ledger = Ledger(folder / "runs.jsonl", "a test", seed, "0", "smoke", "cpu")
+    return Site(seed=seed, **parts, folder=folder / "unfinished", ledger=ledger)
+
+
+def test_the_curve_ends_where_the_model_does_and_changes_nothing(tmp_path):
+    recipe, site = tiny(), Site()
+    model, plain = (model_of(recipe.model, torch.Generator().manual_seed(0)) for _ in range(2))
+    train(model, recipe.task, recipe.train, tmp_path / "a", watch=watch(recipe.task, 6, site))
+    train(plain, recipe.task, recipe.train, tmp_path / "b")
+    assert all(torch.equal(v, plain.state_dict()[k]) for k, v in model.state_dict().items())
+    rows = [json.loads(line) for line in (tmp_path / "a" / "log.jsonl").read_text().splitlines()]
+    curve = [row for row in rows if row.get("event") == "error"]
+    assert [row["step"] for row in curve] == [1, 2, 3, 4, 5, 6]
+    known = evaluate(model, recipe.task, prompts=640, seed=VALIDATION, clean=True).mean[-1]
+    assert curve[-1]["last"] == pytest.approx(known[-1], rel=1e-6)
+
+
+def test_a_measured_model_is_not_needed_again(tmp_path):
+    site = place(tmp_path)
+    first = measured(tiny(), site, fresh=True, prompts=16, loops=(0, 1))
+    shutil.rmtree(site.models)
+    again = measured(tiny(), site, fresh=False, prompts=16, loops=(0, 1))
+    assert again == first and first.outcome == "finished" and np.shape(first.errors) == (2, 1)
+    assert not any((tmp_path / "unfinished").iterdir())  # nothing of a finished training has to travel
+
+
+def test_a_diverged_run_counts_as_the_zero_predictor_and_is_told(tmp_path):
+    site, sick = place(tmp_path), tiny(lr=1e30, clip=None, warmup=0, steps=40)
+    found = measured(sick, site, fresh=True, prompts=16)
+    assert found.outcome == "diverged"
+    assert found.errors == [pytest.approx(zeros(sick.task, 16))]
+    shutil.rmtree(site.answers)
+    assert measured(sick, site, fresh=False, prompts=16).outcome == "diverged"  # and is not tried again
+    (told,) = entries(tmp_path / "runs.jsonl")
+    assert told.outcome == "diverged" and told.of == 40 and told.minutes >= 0
+
+
+def test_the_rate_is_the_best_of_its_pilots(monkeypatch):
+    settings = Softmax(**TINY | {"rates": (1e-4, 3e-4, 1e-3)})
+    task = settings.task("linear")
+    seen = []
+
+    def measure(recipe, site, **how):
+        seen.append((site.seed, how["seed"], recipe.train.steps))
+        errors = {1e-4: 2.0, 3e-4: 1.0, 1e-3: math.nan}[recipe.train.lr]
+        return dataclasses.make_dataclass("Found", ["errors"])([[errors] * 5])
+
+    monkeypatch.setattr("algoformer.experiments.softmax.measured", measure)
+    rate = settings.rate(settings.standard(task, 1), task, Site(seed=7))
+    assert rate.lr == 3e-4 and list(rate.tried) == [1e-4, 3e-4, 1e-3]
+    assert rate.tried[1e-4] == pytest.approx(2 * rate.tried[3e-4])
+    assert set(seen) == {(PILOT_SEED, VALIDATION, settings.pilot)}
+    assert dataclasses.replace(settings, rates=()).rate(None, task, Site()) == (settings.lr, {})
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_comparison_is_made_again_without_its_models(tmp_path, name):
+    experiment, site = load(name), place(tmp_path)
+    first = experiment.run(experiment.SMOKE, site)
+    shutil.rmtree(site.models)
+    assert experiment.run(stored(experiment.SMOKE), site) == first
+
+
+def test_the_headline_is_matched_within_a_fifth():
+    experiment = load("ours_headline")
+    race = experiment.run(experiment.SMOKE, Site())
+
+    def with_error(value):
+        errors = {name: [[1.0] * 4 + [value]] for name in race.errors}
+        return dataclasses.replace(race, errors=errors, oracle=[[0.0] * 5], zero=[[1.0] * 5])
+
+    assert above(with_error(5.7e-4), "standard") == pytest.approx(5.7e-4)
+    for value, reached in ((5.7e-4, True), (5.8e-4, False)):
+        claims = [c for c in experiment.claims(with_error(value)) if c.text.startswith("standard reaches")]
+        assert [c.holds for c in claims] == [reached]
+
+
+def test_a_model_without_injection_is_trained_through_every_loop():
+    config = load("ours_stuck").GPU
+    with_, without = (r.train.gradient_loops for r in list(config.recipes())[7:9])
+    assert with_ is None and without == config.loops
+
+
+def test_a_look_sees_the_averaged_weights_and_gives_the_others_back(tmp_path):
+    recipe, seen = tiny(ema=0.9), []
+    model = model_of(recipe.model, torch.Generator().manual_seed(0))
+
+    def look(shown):
+        seen.append([v.detach().clone() for v in shown.parameters()])
+        return {"last": 0.0, "mean": 0.0}
+
+    train(model, recipe.task, recipe.train, tmp_path, watch=Watch(6, look))
+    assert len(seen) == 1 and all(torch.equal(a, b) for a, b in zip(seen[0], model.parameters(), strict=True))
+
+
+def test_the_second_representation_is_another():
+    first, second = (Representation(d=4, n=2, seed=seed) for seed in (0, load("ours_controls").GPU.phi))
+    x = torch.ones(1, 1, 4)
+    assert not torch.allclose(first.phi(x), second.phi(x))
