@@ -19,11 +19,13 @@ import experiment_run
 from algoformer.cli import app
 from algoformer.experiments import Missing, Site, Store, load, reproduce
 from algoformer.experiments import luggage as luggage_
-from algoformer.experiments.clock import Clock
+from algoformer.experiments.clock import RESERVE, TRAVELS, Clock
+from algoformer.experiments.estimate import parameters, seconds
+from algoformer.experiments.experiment import preset
 from algoformer.experiments.headless import main as headless
 from algoformer.experiments.ledger import Ledger, append, entries
 from algoformer.experiments.luggage import pack, unpack
-from algoformer.experiments.tiers import ROWS, plan
+from algoformer.experiments.tiers import MINUTES, ROWS, plan
 from algoformer.experiments.trained import made
 from algoformer.models import LinearSelfAttentionConfig
 from algoformer.report import markdown, write
@@ -242,6 +244,15 @@ def test_what_is_packed_comes_out_as_it_was_in_parts_of_a_bounded_size(tmp_path,
     assert stored(tmp_path / "in") == stored(out)
 
 
+def test_the_command_packs_and_unpacks(tmp_path):
+    line = ["reproduce", QUICK, "--preset", "smoke", "--seeds", "1", "--out", str(tmp_path / "out")]
+    assert CliRunner().invoke(app, [*line, "--pack", str(tmp_path / "parts")]).exit_code == 0
+    done = CliRunner().invoke(app, ["unpack", str(tmp_path / "parts"), "--out", str(tmp_path / "in")])
+    assert done.exit_code == 0 and "2 files" in done.stdout
+    assert Store(tmp_path / "in").records()[0][0].experiment == QUICK
+    assert CliRunner().invoke(app, ["unpack", str(tmp_path / "out")]).exit_code == 2
+
+
 def test_small_things_go_first_and_what_has_no_room_is_named(tmp_path):
     for name, size in {
         "models/b/w": 9000,
@@ -296,6 +307,16 @@ def test_a_row_of_the_plan_goes_when_its_results_are_there(tmp_path, monkeypatch
     assert plan(tmp_path) == []
 
 
+def test_every_training_that_cannot_travel_can_end_in_the_minutes_of_its_row():
+    for row in ROWS:
+        for name in row.names:
+            config = preset(load(name), row.preset)
+            for r in config.recipes():
+                if 3 * 4 * parameters(r) > TRAVELS:
+                    assert seconds(r) + RESERVE < 60 * (MINUTES + row.more), (name, seconds(r) / 60)
+    assert {row.more for row in ROWS} > {0}
+
+
 def test_the_plan_counts_a_shared_training_once(tmp_path, monkeypatch):
     rows = tuple(dataclasses.replace(ROWS[0], names=(name,)) for name in ("fu2024_fig2", "fu2024_fig3"))
     monkeypatch.setattr("algoformer.experiments.tiers.ROWS", rows)
@@ -316,6 +337,8 @@ def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):
     runs = [json.loads(line) for line in (tmp_path / "results" / "runs.jsonl").read_text().splitlines()]
     assert page.count("| finished |") == 3 and page.count("| stuck |") == 9  # of four steps nobody comes far
     assert len(runs) == 2 * 12
+    errors = [r.result.errors["looped"][0][-1] / r.result.zero[0][-1] for r in Store(tmp_path / "results").records()[0]]
+    assert f"| looped | {', '.join(f'{e:.3g}' for e in errors)} |" in page and "stuck, stuck, stuck" in page
     assert "AlgoFormer: AlgoFormer + injection on LinearRegression, lr 0.0001" in page
 
 

@@ -2,7 +2,8 @@
 
 `Config` (the paper's numbers, each marked stated, authors' code or assumed) with the presets SMOKE, CPU, GPU and PAPER;
 `run(config, site) -> Result` (plain numbers); `claims(result)` (inequalities that can fail); `plot(result)` (draws).
-`REVISION` is raised by hand when a change alters numbers; `knob(result)`, where there is one, makes a slider.
+`REVISION` is raised by hand when a change alters numbers; `knob(result)`, where there is one, makes a slider, and
+`numbers(results)` a table over seeds.
 """
 
 from algoformer.experiments.experiment import Claim, Experiment, Judgement, Knob, Missing, Site, Verdict, judge

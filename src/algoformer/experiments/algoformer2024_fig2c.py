@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from algoformer.experiments import comparison
 from algoformer.experiments.comparison import Comparison, Race, below, draw, flattened, race
 from algoformer.experiments.experiment import Claim, Site, stated
 from algoformer.experiments.softmax import COMPARED, TINY, stored
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REVISION = 1
+numbers = comparison.numbers
 SOURCE = "Figure 2"
 Result = Race
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -170,6 +170,32 @@ def last(curves: Curves) -> float:
     return sum(curve[-1] for curve in curves) / len(curves)
 
 
+def numbers(results: Sequence[Race]) -> tuple[list[str], list[list[str]]]:
+    """A table of every model: its errors by seed, what it cost, what became of it, and its pilots."""
+    columns = [
+        "model", "error at the last position, by seed", "mean over positions", "above the oracle, last", "mean",
+        "parameters", "training FLOPs", "outcome", "lr (errors of the pilots)",
+    ]  # fmt: skip
+    rows = []
+    for name, lr in results[0].rates.items():
+        pilots = ", ".join(f"{rate}: {error:.3g}" for rate, error in results[0].pilots[name].items())
+        spent = results[0].flops[name] * results[0].curves[name]["step"][-1]
+        rows.append(
+            [
+                name,
+                _by_seed(last(r.errors[name]) / last(r.zero) for r in results),
+                _by_seed(_overall(r.errors[name]) / _overall(r.zero) for r in results),
+                _by_seed(above(r, name) for r in results),
+                _by_seed(above(r, name, mean=True) for r in results),
+                f"{results[0].parameters[name]:,}",
+                f"{spent:.3g}",
+                ", ".join(r.outcomes[name] for r in results),
+                f"{lr:g}" + (f" ({pilots})" if pilots else ""),
+            ]
+        )
+    return columns, rows
+
+
 def draw(result: Race, title: str = "") -> Figure:
     """Errors by examples seen, and learning curves against steps and FLOPs; a stuck or diverged run is marked."""
     fig, (left, middle, right) = axes(14.5, 4.0, columns=3)
@@ -198,6 +224,10 @@ def draw(result: Race, title: str = "") -> Figure:
     if title:
         fig.suptitle(title)
     return fig
+
+
+def _by_seed(values: Iterable[float]) -> str:
+    return ", ".join(f"{v:.3g}" for v in values)
 
 
 def _line(result: Race, name: str) -> tuple[list[int], list[float]]:

@@ -7,7 +7,14 @@ from typing import Any
 
 import torch
 
-from algoformer.models import AlgoFormerConfig, LinearSelfAttentionConfig, LoopedConfig, LSTMConfig, TransformerConfig
+from algoformer.models import (
+    AlgoFormerConfig,
+    LinearSelfAttentionConfig,
+    LoopedConfig,
+    LSTMConfig,
+    Model,
+    TransformerConfig,
+)
 from algoformer.models.tokens import interleaved, paired
 from algoformer.task import Task
 from algoformer.tasks import LinearRegression
@@ -42,7 +49,7 @@ def seconds(recipe: Recipe) -> float:
 def work(recipe: Recipe) -> float:
     """Multiplications of the blocks of a softmax model in a step: matrices of 12 width^2, and attention."""
     c, t = recipe.model, recipe.train
-    plan = _plan(c, t.window, t.gradient_loops)
+    plan = Plan.of(_shape(c), t)
     if isinstance(c, AlgoFormerConfig):
         forward = c.pre + c.loop * c.loops + c.post * plan.window
         backward = c.pre + c.loop * plan.gradient + c.post * plan.window
@@ -56,29 +63,25 @@ def work(recipe: Recipe) -> float:
 
 def flops(recipe: Recipe) -> int:
     """Floating-point operations of a step, in its matrix products."""
-    return _cost(recipe)["flops"]
-
-
-def parameters(recipe: Recipe) -> int:
-    """Trainable numbers of its model."""
-    return _cost(recipe)["parameters"]
-
-
-def _cost(recipe: Recipe) -> dict[str, int]:
     t = recipe.train
     return _counted(recipe.model, recipe.task, t.batch, t.window, t.gradient_loops)
 
 
-@lru_cache(maxsize=512)
-def _counted(model: Any, task: Task[Any], batch: int, window: int | None, gradient: int | None) -> dict[str, int]:
-    return cost(model, task, TrainConfig(batch=batch, window=window, gradient_loops=gradient))
+def parameters(recipe: Recipe) -> int:
+    """Trainable numbers of its model."""
+    return sum(v.numel() for v in _shape(recipe.model).parameters())
 
 
 @lru_cache(maxsize=512)
-def _plan(model: Any, window: int | None, gradient: int | None) -> Plan:
+def _counted(model: Any, task: Task[Any], batch: int, window: int | None, gradient: int | None) -> int:
+    return cost(model, task, TrainConfig(batch=batch, window=window, gradient_loops=gradient))["flops"]
+
+
+@lru_cache(maxsize=512)
+def _shape(model: Any) -> Model:
+    """The model without its weights."""
     with torch.device("meta"):
-        made = model_of(model)
-    return Plan.of(made, TrainConfig(window=window, gradient_loops=gradient))
+        return model_of(model)
 
 
 @lru_cache(maxsize=512)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from algoformer.experiments import comparison
 from algoformer.experiments.comparison import Comparison, Entrant, Race, below, draw, race
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.softmax import COMPARED, TINY, stored
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REVISION = 1
+numbers = comparison.numbers
 Result = Race
 
 

@@ -12,7 +12,7 @@ from algoformer.experiments.registry import load
 from algoformer.experiments.tiers import plan
 from algoformer.files import replace_file
 from algoformer.report.page import show
-from algoformer.report.results import Shown, measured, scale_of, shown
+from algoformer.report.results import Shown, measured, numbers, scale_of, shown
 
 LARGE = ("gpu", "paper")
 COMMAND = "algoformer report --docs docs/results.md"
@@ -62,6 +62,8 @@ def _scale(found: Sequence[Shown]) -> Iterable[str]:
             ("claim", "measured", "must be", "margin", "verdict"),
             ((_text(j), measured(j), f"{j.sense} {j.bound:g}", show(j.margin), j.label) for j in s.judgements),
         )
+        if (more := numbers(s)) is not None:
+            yield from _table(*more)
 
 
 def _small(found: Sequence[Shown]) -> Iterable[str]:

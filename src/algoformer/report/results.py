@@ -167,6 +167,8 @@ def _section(s: Shown) -> Section:
     if turn is not None:
         blocks.append(slider(turn(first.result)))
     blocks.append(_claims(s))
+    if (more := numbers(s)) is not None:
+        blocks.append(table(*more))
     rows = [[name, _value(value), origin] for name, value, origin in settings(first.config)]
     blocks.append(f"<details><summary>Settings</summary>{table(['setting', 'value', 'from'], rows)}</details>")
     blocks.append(_origin(s))
@@ -228,6 +230,12 @@ def _scale(s: Shown) -> str:
     runs = "1 run" if len(s.runs) == 1 else f"{len(s.runs)} runs"
     steps = scale_of(s.runs[0].config) if s.scale in ("gpu", "paper") else ""
     return ", ".join(part for part in (s.scale, steps, runs) if part)
+
+
+def numbers(s: Shown) -> tuple[list[str], list[list[str]]] | None:
+    """The table of an experiment that has one: its columns, and its rows over all runs."""
+    made = getattr(load(s.name), "numbers", None)
+    return None if made is None else made([r.result for r in s.runs])
 
 
 def scale_of(config: Any) -> str:
