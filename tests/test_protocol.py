@@ -40,7 +40,7 @@ from algoformer.training.data import seeded
 
 COMPARED = [
     "algoformer2024_fig2a", "algoformer2024_fig2b", "algoformer2024_fig2c", "ours_linear", "ours_parts",
-    "ours_controls",
+    "ours_controls", "ours_second_phi",
 ]  # fmt: skip
 KEPT = ["algoformer2024_fig2a", "algoformer2024_fig3", "algoformer2024_fig4", "algoformer2024_fig5", "ours_outside"]
 
@@ -310,6 +310,6 @@ def test_a_look_sees_the_averaged_weights_and_gives_the_others_back(tmp_path):
 
 
 def test_the_second_representation_is_another():
-    first, second = (Representation(d=4, n=2, seed=seed) for seed in (0, load("ours_controls").GPU.phi))
+    first, second = (Representation(d=4, n=2, seed=seed) for seed in (0, load("ours_second_phi").GPU.phi))
     x = torch.ones(1, 1, 4)
     assert not torch.allclose(first.phi(x), second.phi(x))

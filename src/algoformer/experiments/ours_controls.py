@@ -2,20 +2,18 @@
 
 On regression with a representation: an untied transformer as deep as AlgoFormer unrolled, a loop of three layers
 without pre and post (as many parameters), and AlgoFormer without injection (equation 2 of Gao et al., with gradient
-through every loop); all on a second representation.
+through every loop).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from algoformer.experiments import comparison
 from algoformer.experiments.comparison import Comparison, Entrant, Race, below, draw, race
-from algoformer.experiments.experiment import Claim, Site, assumed
+from algoformer.experiments.experiment import Claim, Site
 from algoformer.experiments.softmax import COMPARED, TINY, stored
-from algoformer.task import Task
-from algoformer.tasks import Representation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,13 +25,7 @@ Result = Race
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Comparison):
-    """AlgoFormer and its controls; `phi` is the seed of the representation."""
-
-    phi: int = assumed(0)
-
-    @property
-    def subject(self) -> Task[Any]:
-        return Representation(d=self.d, n=self.n, seed=self.phi, dense=True)
+    """AlgoFormer and its controls."""
 
     @property
     def entrants(self) -> dict[str, Entrant]:
@@ -47,7 +39,7 @@ class Config(Comparison):
 
 
 PAPER = Config()
-GPU = Config(**COMPARED, phi=1)
+GPU = Config(**COMPARED)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, loops=2, window=1)
 

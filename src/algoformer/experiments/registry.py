@@ -52,6 +52,7 @@ EXPERIMENTS = (
     "ours_linear",
     "ours_outside",
     "ours_parts",
+    "ours_second_phi",
     "ours_similarity_null",
     "ours_stuck",
     "ours_weight_null",

@@ -37,15 +37,10 @@ class Row:
         )
 
 
-_READERS = (
-    "fu2024_fig2",
-    "fu2024_fig3",
-    "fu2024_fig9",
-    "fu2024_fig12",
-    "fu2024_fig13",
-    "fu2024_fig27",
+_READERS = (  # of the headline's models
+    "ours_outside", "fu2024_fig2", "fu2024_fig3", "fu2024_fig9", "fu2024_fig12", "fu2024_fig13", "fu2024_fig27",
     "fu2024_table1",
-)
+)  # fmt: skip
 ROWS = (
     Row("A", "stuck rate of 8 seeds, injection on and off", ("ours_stuck",)),
     Row("A", "representation: pilots, three models, 3 seeds", ("algoformer2024_fig2a",), 3),
@@ -63,7 +58,8 @@ ROWS = (
     Row("B", "Giannou et al.: linear attention", ("giannou2024_fig2", "giannou2024_fig3", "giannou2024_fig8")),
     Row("B", "Giannou et al.: with LayerNorm", ("giannou2024_fig5", "giannou2024_fig9")),
     Row("B", "Giannou et al.: logistic regression", ("giannou2024_fig7",)),
-    Row("C", "equation 2, 22 untied layers, 3 layers a loop, on a second Phi", ("ours_controls",)),
+    Row("C", "equation 2, 22 untied layers, 3 layers a loop", ("ours_controls",)),
+    Row("C", "a second Phi: three models", ("ours_second_phi",)),
     Row("C", "the headline after 500,000 steps", ("ours_headline",), 1, "paper", 15),
     Row("-", "Fu et al.: networks, one head of width 256, 24 layers",
         ("fu2024_fig20", "fu2024_fig21", "fu2024_fig22", "fu2024_fig24"), more=6),

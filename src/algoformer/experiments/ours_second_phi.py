@@ -1,0 +1,56 @@
+"""AlgoFormer project, second representation: Figure 2a of Gao et al. 2024 with another network behind the labels.
+
+What is said of one fixed representation should not hang on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from algoformer.experiments import comparison
+from algoformer.experiments.comparison import Comparison, Race, below, draw, flattened, race
+from algoformer.experiments.experiment import Claim, Site, assumed
+from algoformer.experiments.softmax import COMPARED, TINY, stored
+from algoformer.task import Task
+from algoformer.tasks import Representation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+REVISION = 1
+numbers = comparison.numbers
+Result = Race
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Comparison):
+    """Three models; `phi` is the seed of the representation."""
+
+    phi: int = assumed(1)
+
+    @property
+    def subject(self) -> Task[Any]:
+        return Representation(d=self.d, n=self.n, seed=self.phi, dense=True)
+
+
+PAPER = Config()
+GPU = Config(**COMPARED)
+CPU = stored(GPU)
+SMOKE = Config(**TINY, loops=2, window=1, layers=2)
+
+
+def run(config: Config, site: Site) -> Result:
+    """Train or load the three models, and test them on the same prompts."""
+    return race(config, site)
+
+
+def claims(result: Result) -> list[Claim]:
+    """AlgoFormer below both others, against each axis."""
+    pairs = [below(result, "AlgoFormer", other, "ours") for other in ("looped", "standard")]
+    return [*pairs[0], *pairs[1], flattened(result)]
+
+
+def plot(result: Result) -> Figure:
+    """Errors and learning curves."""
+    return draw(result)
