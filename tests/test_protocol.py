@@ -227,6 +227,7 @@ def test_the_curve_ends_where_the_model_does_and_changes_nothing(tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "a" / "log.jsonl").read_text().splitlines()]
     curve = [row for row in rows if row.get("event") == "error"]
     assert [row["step"] for row in curve] == [1, 2, 3, 4, 5, 6]
+    assert [watch(recipe.task, steps, site).every for steps in (10_000, 24_000, 60_000)] == [1000, 1000, 2000]
     known = evaluate(model, recipe.task, prompts=640, seed=VALIDATION, clean=True).mean[-1]
     assert curve[-1]["last"] == pytest.approx(known[-1], rel=1e-6)
 
@@ -238,6 +239,15 @@ def test_a_measured_model_is_not_needed_again(tmp_path):
     again = measured(tiny(), site, fresh=False, prompts=16, loops=(0, 1))
     assert again == first and first.outcome == "finished" and np.shape(first.errors) == (2, 1)
     assert not any((tmp_path / "unfinished").iterdir())  # nothing of a finished training has to travel
+
+
+def test_pilots_are_measured_and_not_kept(tmp_path):
+    experiment, site = load("algoformer2024_fig2a"), place(tmp_path)
+    result = experiment.run(experiment.SMOKE, site)
+    assert len(list(site.models.iterdir())) == len(result.errors) == 3
+    told = [e.purpose.partition(":")[0] for e in entries(tmp_path / "runs.jsonl")]
+    assert told.count("pilot") == 6 and len(told) == 9 and all(len(tried) == 2 for tried in result.pilots.values())
+    assert not any((tmp_path / "unfinished").iterdir())
 
 
 def test_a_diverged_run_counts_as_the_zero_predictor_and_is_told(tmp_path):

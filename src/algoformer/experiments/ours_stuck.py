@@ -66,7 +66,9 @@ def run(config: Config, site: Site) -> Result:
     outcomes: dict[str, list[str]] = {}
     for kind in KINDS:
         measured = [
-            config.measured(config.shape(kind), task, replace(site, seed=seed), window=config.window, purpose="stuck?")
+            config.measured(
+                config.shape(kind), task, replace(site, seed=seed), window=config.window, keep=False, purpose="stuck?"
+            )
             for seed in range(config.starts)
         ]
         found[kind] = [excess(final(task, m.errors[-1]), floor, zero) for m in measured]

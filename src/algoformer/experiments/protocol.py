@@ -31,7 +31,7 @@ PILOT = 10_000  # steps
 PILOT_SEED = 1_000_000  # of the training of pilots
 VALIDATION, TEST = 2_000_001, 2_000_002  # of prompts; no training has these seeds
 WATCHED = 640  # prompts of the learning curve
-LOOKS = 30  # points of the learning curve
+LOOKS, APART = 30, 1000  # points of the learning curve at most, and steps between them at least
 OUTCOMES = ("finished", "stuck", "diverged")
 FLAT = 0.1  # of the error, over the last third of the steps
 
@@ -60,18 +60,23 @@ def measured(
     prompts: int,
     loops: Sequence[int] = (),
     seed: int = TEST,
+    keep: bool = True,
     purpose: str = "",
 ) -> Measured:
-    """Train a model if it is not kept, and measure it after each of `loops` (none: its own number); both are kept."""
+    """Train a model if it is not kept, and measure it after each of `loops` (none: its own number).
+
+    What was measured is kept, and with `keep` the model too.
+    """
     task = recipe.task
 
     def make() -> dict[str, Tensor]:
-        found = made(recipe, site, fresh=fresh, watch=watch(task, recipe.train.steps, site), purpose=purpose)
-        curve = [row for row in found.log if row.get("event") == "error"]
+        curve = watch(task, recipe.train.steps, site)
+        found = made(recipe, site, fresh=fresh, keep=keep, watch=curve, purpose=purpose)
+        points = [row for row in found.log if row.get("event") == "error"]
         return {
             "outcome": torch.tensor([float(OUTCOMES.index(found.outcome))]),
             "errors": torch.tensor(_errors(found, task, prompts, loops, seed, site)),
-            "curve": torch.tensor([[row["step"], row["last"], row["mean"]] for row in curve]).reshape(-1, 3),
+            "curve": torch.tensor([[row["step"], row["last"], row["mean"]] for row in points]).reshape(-1, 3),
         }
 
     found = kept("measured", recipe, (prompts, seed, *loops), site, make)
@@ -93,7 +98,7 @@ def watch(task: Task[Any], steps: int, site: Site) -> Watch:
         found = tested(model, task, prompts=WATCHED, seed=VALIDATION, device=site.device)
         return {"last": final(task, found[-1]), "mean": sum(found[-1]) / len(found[-1])}
 
-    return Watch(every=max(steps // LOOKS, 1), look=look)
+    return Watch(every=max(steps // LOOKS, min(APART, steps // 10), 1), look=look)
 
 
 def links(task: Task[Any]) -> int:

@@ -65,11 +65,19 @@ class Softmax:
         return found.model
 
     def measured(
-        self, config: Any, task: Task[Any], site: Site, *, loops: tuple[int, ...] = (), purpose: str = "", **how: Any
+        self,
+        config: Any,
+        task: Task[Any],
+        site: Site,
+        *,
+        loops: tuple[int, ...] = (),
+        keep: bool = True,
+        purpose: str = "",
+        **how: Any,
     ) -> Measured:
         """The errors of a config on a task after training, and its learning curve."""
         recipe = self.recipe(config, task, **how)
-        return measured(recipe, site, fresh=self.train, prompts=self.prompts, loops=loops, purpose=purpose)
+        return measured(recipe, site, fresh=self.train, prompts=self.prompts, loops=loops, keep=keep, purpose=purpose)
 
     def rate(self, config: Any, task: Task[Any], site: Site, *, window: int | None = None) -> Rate:
         """The learning rate of a config on a task: the best of `rates` by pilots, or `lr` where there are none."""
@@ -79,7 +87,13 @@ class Softmax:
         tried = {}
         for recipe in self.pilots(config, task, window=window):
             found = measured(
-                recipe, pilot_site(site), fresh=self.train, prompts=WATCHED, seed=VALIDATION, purpose="pilot"
+                recipe,
+                pilot_site(site),
+                fresh=self.train,
+                prompts=WATCHED,
+                seed=VALIDATION,
+                keep=False,
+                purpose="pilot",
             )
             tried[recipe.train.lr] = sum(found.errors[-1]) / zero
         return Rate(min(tried, key=lambda lr: tried[lr] if tried[lr] == tried[lr] else float("inf")), tried)

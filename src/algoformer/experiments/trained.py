@@ -67,8 +67,16 @@ def trained(recipe: Recipe, site: Site, *, fresh: bool = True) -> Model:
     return found.model
 
 
-def made(recipe: Recipe, site: Site, *, fresh: bool = True, watch: Watch | None = None, purpose: str = "") -> Made:
-    """The same with the log of the training, of which a divergence is one possible end.
+def made(
+    recipe: Recipe,
+    site: Site,
+    *,
+    fresh: bool = True,
+    keep: bool = True,
+    watch: Watch | None = None,
+    purpose: str = "",
+) -> Made:
+    """The same with the log of the training, of which a divergence is one possible end; not kept without `keep`.
 
     A run whose checkpoint is too large to travel is begun only if it can end before the machine goes.
     """
@@ -83,7 +91,7 @@ def made(recipe: Recipe, site: Site, *, fresh: bool = True, watch: Watch | None 
         raise Missing(f"a trained model is needed, and {where}: run with --preset gpu first")
     if site.folder is None and watch is not None:  # the log is what is asked for
         with tempfile.TemporaryDirectory() as place:
-            return made(recipe, replace(site, folder=Path(place)), watch=watch, purpose=purpose)
+            return made(recipe, replace(site, folder=Path(place)), keep=keep, watch=watch, purpose=purpose)
     folder = None if site.folder is None else site.folder / name
     begun = max(checkpoint.steps(folder / "checkpoints"), default=0) if folder is not None else 0
     model = model_of(recipe.model, torch.Generator().manual_seed(site.seed)).to(site.device)
@@ -103,10 +111,10 @@ def made(recipe: Recipe, site: Site, *, fresh: bool = True, watch: Watch | None 
             entry.outcome = "stopped"
             raise
     found = Made(None if entry.outcome == "diverged" else model, [] if folder is None else _log(folder))
-    if home is not None:
+    if home is not None and keep:
         _keep(found, recipe, home)
-        if folder is not None:
-            shutil.rmtree(folder)
+    if folder is not None and (home is not None or not keep):
+        shutil.rmtree(folder)
     return found
 
 
