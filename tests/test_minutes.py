@@ -28,7 +28,7 @@ from algoformer.experiments.luggage import pack, unpack
 from algoformer.experiments.tiers import MINUTES, ROWS, plan
 from algoformer.experiments.trained import made
 from algoformer.models import LinearSelfAttentionConfig
-from algoformer.report import markdown, write
+from algoformer.report import build, markdown, write
 from algoformer.tasks import LinearRegression
 from algoformer.training import OutOfTime, Recipe, TrainConfig, train
 from algoformer.training.codec import model_of
@@ -339,6 +339,8 @@ def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):
     assert len(runs) == 2 * 12
     errors = [r.result.errors["looped"][0][-1] / r.result.zero[0][-1] for r in Store(tmp_path / "results").records()[0]]
     assert f"| looped | {', '.join(f'{e:.3g}' for e in errors)} |" in page and "stuck, stuck, stuck" in page
+    html = build(tmp_path / "results", tmp_path / "index.html").page.read_text()
+    assert "gpu, 4 steps, 3 runs" in html and "stuck, stuck, stuck" in html
     assert "AlgoFormer: AlgoFormer + injection on LinearRegression, lr 0.0001" in page
 
 
