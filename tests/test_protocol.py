@@ -67,6 +67,8 @@ def paired(*values, errors=((0.1, 0.1),) * 8, **more):
 def test_a_paired_claim_holds_where_its_interval_does():
     assert paired(-1.0, -1.1, -0.9).verdict == Verdict.HOLDS
     assert paired(-1.0, -0.01, -2.0).verdict == Verdict.FAILS  # every seed is below 0, the interval is not
+    assert paired(-1.0, -0.01, -2.0).label == "fails: not separated"
+    assert paired(1.0, 1.1, 0.9).label == "fails"
     assert paired(-1.0, -1.1).verdict == Verdict.ONE
     found = paired(-1.0, -1.1, -0.9)
     assert found.interval == pytest.approx(scipy.stats.t.interval(0.95, 2, -1.0, scipy.stats.sem([-1, -1.1, -0.9])))

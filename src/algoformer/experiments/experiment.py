@@ -162,6 +162,8 @@ class Judgement:
         """The verdict as printed."""
         if self.verdict == Verdict.ONE:
             return f"{self.verdict}: {'held' if self.held == len(self.measured) else 'did not hold'}"
+        if self.verdict == Verdict.FAILS and self.interval and self.interval[0] < self.bound < self.interval[1]:
+            return f"{self.verdict}: not separated"
         return str(self.verdict)
 
 
