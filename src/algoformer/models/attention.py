@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from algoformer.models.past import Past
+
 Kind = Literal["softmax", "relu", "linear"]
 KINDS: tuple[Kind, ...] = ("softmax", "relu", "linear")
 LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # tokens, and widths of a head, of the kernel
@@ -18,10 +20,11 @@ class Attention(nn.Module):
     """o_i = W_o sum_j f(<q_i, k_j> / sqrt(c)) v_j over the tokens j that i may attend to, c the width of a head.
 
     f is the softmax over j; or f(a) = relu(a) / count or f(a) = a / count, count the number of such tokens. `kernel`
-    lets a hand-written one step in where it applies.
+    lets a hand-written one step in where it applies; `past` remembers keys and values, so that a text can go on.
     """
 
     kernel = False
+    past: Past | None = None
 
     def __init__(self, width: int, heads: int, kind: Kind = "softmax", dropout: float = 0.0) -> None:
         super().__init__()
@@ -34,6 +37,8 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "b o e"]:
         b, s, e = x.shape
         qkv = self.qkv(x)
+        if self.past is not None:
+            return self.out(self.past.attend(qkv, self.heads, mask)[:, rows])  # type: ignore[no-any-return]
         dropout = self.dropout if self.training else 0.0
         if self.kernel and mask is None and not dropout and self.kind == "softmax" and _short(qkv, self.heads):
             fast: Tensor = self.out(torch.ops.algoformer.short_attention(qkv, self.heads)[:, rows])

@@ -38,15 +38,12 @@ class Loop(SequenceModel):
     def step(self, p: Any, s: State, t: int) -> State:
         return s._replace(z=self.body(s.z, s.e, s.layout.mask))
 
-    def read(self, p: Any, s: State) -> Tensor:
-        out: Tensor = self.answer(s.z, s.layout.mask, s.layout.rows)
-        return out
-
-    def readings(self, p: Any, states: Sequence[State]) -> Tensor:
-        mask = states[0].layout.mask
+    def endings(self, states: Sequence[State]) -> Tensor:
+        mask, rows = states[0].layout.mask, states[0].layout.rows
         many = None if mask is None else mask.repeat(len(states), 1, 1)
-        out: Tensor = self.answer(torch.cat([s.z for s in states]), many, states[0].layout.rows)
-        return out.view(len(states), -1, *out.shape[1:])
+        z = states[0].z if len(states) == 1 else torch.cat([s.z for s in states])
+        out: Tensor = self.answer(z, many, rows)
+        return out.view(len(states), len(states[0].z), *out.shape[1:])
 
 
 @dataclass(frozen=True, kw_only=True)

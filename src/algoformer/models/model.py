@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import torch.nn.functional as F
 from huggingface_hub import PyTorchModelHubMixin, constants, hf_hub_download
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from algoformer.algorithm import Algorithm
 from algoformer.models.blocks import BlockConfig
-from algoformer.models.tokens import Layout, interleaved, paired
-from algoformer.prompt import Chains, Dense, Prompt, Series
+from algoformer.models.tokens import Layout, interleaved, paired, written
+from algoformer.prompt import Chains, Dense, Prompt, Series, Text
 
 M = TypeVar("M", bound="Model")
 
@@ -111,24 +112,60 @@ class Layered:
 
 
 class SequenceModel(Model):
-    """A model of tokens in a residual stream: a read-in, positions, blocks, a read-out."""
+    """A model of tokens in a residual stream: a read-in, positions, blocks, a read-out.
+
+    One of text reads a token as a row of its embedding, and scores a token by the product with that row.
+    """
 
     config: BlockConfig
+    answer: nn.Module
 
     def __init__(self, config: BlockConfig) -> None:
         super().__init__(config)
         inputs = max(config.features, config.labels) if config.causal else config.features + config.labels
-        self.embed = nn.Linear(inputs, config.width)
+        self.embed: nn.Linear | nn.Embedding = (
+            nn.Embedding(config.vocabulary, config.width) if config.vocabulary else nn.Linear(inputs, config.width)
+        )
         self.places = nn.Embedding(config.positions, config.width) if config.positions else None
 
     @property
     def kinds(self) -> tuple[type, ...]:  # type: ignore[override]
+        if self.config.vocabulary:
+            return (Text,)
         return (Prompt, Dense, Series, Chains) if self.config.causal else (Prompt, Series)
 
-    def tokens(self, p: Any) -> tuple[Float[Tensor, "b s width"], Layout]:
+    def prepare(self, p: Any) -> Any:
+        if not isinstance(p, Text) or not self.config.vocabulary:
+            return super().prepare(p)
+        mine = self.embed.weight
+        if p.vocabulary != self.config.vocabulary or p.tokens.device != mine.device:
+            raise ValueError(
+                f"the text must have a vocabulary of {self.config.vocabulary} on {mine.device} as the model has; "
+                f"got {p.vocabulary} on {p.tokens.device}"
+            )
+        return p
+
+    @abstractmethod
+    def endings(self, states: Sequence[Any]) -> Float[Tensor, "t b o _"]:
+        """What `answer` gives for several states of one prompt: labels, or of text the streams that are scored."""
+
+    def scores(self, h: Float[Tensor, "*c e"]) -> Float[Tensor, "*c _"]:
+        """The score of every token of the vocabulary; labels as they are."""
+        return F.linear(h, self.embed.weight) if self.config.vocabulary else h
+
+    def read(self, p: Any, s: Any) -> Tensor:
+        return self.scores(self.endings([s])[0])
+
+    def readings(self, p: Any, states: Sequence[Any]) -> Tensor:
+        return self.scores(self.endings(states))
+
+    def tokens(self, p: Any) -> tuple[Float[Tensor, "b s width"] | Int[Tensor, "b s"], Layout]:
         """The prompt as tokens, within the positions there are."""
         c = self.config
-        if c.causal:
+        values: Tensor
+        if isinstance(p, Text):
+            values, layout = written(p)
+        elif c.causal:
             values, layout = interleaved(p, max(c.features, c.labels))
         else:
             values, layout = paired(p, c.features, c.labels)

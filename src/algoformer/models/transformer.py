@@ -1,5 +1,6 @@
 """The standard transformer: a decoder in the manner of GPT-2 (Garg et al. 2022), or an encoder."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,6 +56,5 @@ class Transformer(Layered, SequenceModel):  # type: ignore[misc, override]
     def step(self, p: Any, s: Stream, t: int) -> Stream:
         return s._replace(h=self.blocks[t](s.h, s.layout.mask))
 
-    def read(self, p: Any, s: Stream) -> Tensor:
-        out: Tensor = self.answer(s.h, None, s.layout.rows)
-        return out
+    def endings(self, states: Sequence[Stream]) -> Tensor:
+        return torch.stack([self.answer(s.h, None, s.layout.rows) for s in states])

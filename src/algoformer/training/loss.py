@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float
+import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from algoformer.models import Model
-from algoformer.prompt import Prompt
+from algoformer.models.model import SequenceModel
+from algoformer.prompt import Prompt, Text
 
 
 def window_loss(
@@ -30,20 +32,39 @@ def window_loss(
     by `window`. The last `gradient` loops carry gradient, as do init and every reading.
     """
     q = model.prepare(prompt)
-    first = max(loops - window, 0) + (0 if eq6 else 1)
-    s = model.init(q)
-    states = [s] if first == 0 else []
-    for t in range(loops):
-        with torch.set_grad_enabled(torch.is_grad_enabled() and t >= loops - gradient):
-            s = model.step(q, s, t)
-        if t + 1 >= first:
-            states.append(s)
+    states = _last(model, q, loops, max(loops - window, 0) + (0 if eq6 else 1), gradient)
     answers = model.readings(q, states)
     error = (answers.reshape(len(states), *target.shape) - target).square()
     if robust is not None:
         error = torch.log1p(error / robust)
     share = weight / (weight.sum() * target.shape[2] * min(window, loops))
     return (error * share[:, None]).sum((0, 2, 3))
+
+
+def cross_entropy(
+    model: SequenceModel,
+    text: Text,
+    target: Int[Tensor, " c"],
+    at: Int[Tensor, " c"],
+    weight: Float[Tensor, " c"],
+    *,
+    loops: int,
+    window: int,
+    gradient: int,
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """The weighted sum of -log p(target) at the positions `at` of the flattened batch, the mean over the last loops.
+
+    With `smoothing` s the target has the probability 1 - s, and s is spread over the whole vocabulary, which is scored
+    at these positions alone.
+    """
+    q = model.prepare(text)
+    h = model.endings(_last(model, q, loops, max(loops - window, 0) + 1, gradient))
+    scores = model.scores(h.flatten(1, 2)[:, at])
+    loss = F.cross_entropy(
+        scores.flatten(0, 1), target.repeat(len(scores)), reduction="none", label_smoothing=smoothing
+    )
+    return (loss.view(len(scores), -1) * weight).sum() / len(scores)
 
 
 def rao_blackwell(
@@ -61,3 +82,15 @@ def rao_blackwell(
     error = model(Prompt(x, x, basis, check=False)) - basis
     loss = torch.einsum("bij,bjk,blk,bli->b", error, omega, error, sigma)
     return loss if robust is None else torch.log1p(loss / robust)
+
+
+def _last(model: Model, q: Any, loops: int, first: int, gradient: int) -> list[Any]:
+    """The states from step `first` on; the last `gradient` steps carry gradient."""
+    s = model.init(q)
+    states = [s] if first == 0 else []
+    for t in range(loops):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and t >= loops - gradient):
+            s = model.step(q, s, t)
+        if t + 1 >= first:
+            states.append(s)
+    return states

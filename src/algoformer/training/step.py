@@ -16,7 +16,7 @@ from algoformer.models import Model
 from algoformer.models.attention import kernels
 from algoformer.training.config import Plan, TrainConfig
 from algoformer.training.data import Batch
-from algoformer.training.loss import rao_blackwell, window_loss
+from algoformer.training.loss import cross_entropy, rao_blackwell, window_loss
 
 EAGER = 3  # uses of a shape before its graph is captured: they compile, and fill the allocator
 
@@ -87,6 +87,18 @@ class Step:
         """The loss of this process's prompts, as its share of the whole batch."""
         c = self.config
         with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16", cache_enabled=False):
+            if batch.at is not None:
+                return cross_entropy(
+                    self.model,  # type: ignore[arg-type]
+                    batch.prompt,
+                    batch.target,
+                    batch.at,
+                    batch.weight,
+                    loops=loops,
+                    window=self.plan.window,
+                    gradient=self.plan.gradient,
+                    smoothing=c.smoothing,
+                )
             if batch.covariance is not None:
                 sigma = batch.covariance.matrix
                 basis, spectrum = batch.covariance
@@ -166,7 +178,8 @@ class Step:
     def _capture(self, batch: Batch, loops: int) -> tuple[torch.cuda.CUDAGraph, Batch, Tensor]:
         copy = {k: v.clone() for k, v in vars(batch.prompt).items() if isinstance(v, Tensor)}
         prompt = replace(batch.prompt, **copy, check=False)
-        inputs = Batch(prompt, batch.target.clone(), batch.weight.clone(), None)
+        at = None if batch.at is None else batch.at.clone()
+        inputs = Batch(prompt, batch.target.clone(), batch.weight.clone(), None, at)
         graph = torch.cuda.CUDAGraph()
         self.optimiser.zero_grad(set_to_none=True)
         with torch.cuda.graph(graph, pool=self.pool, stream=torch.cuda.current_stream()):
