@@ -49,7 +49,7 @@ class NumberWords(Parallel):
 
     vocabulary: int = 400
     longest: int = 64
-    size: int = 60_000
+    size: int = 20_000
     source: str = "de"
     target: str = "en"
 

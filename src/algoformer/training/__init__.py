@@ -9,11 +9,12 @@ from algoformer.training.loss import cross_entropy, rao_blackwell, window_loss
 from algoformer.training.presets import PRESETS, Recipe, describe, override, preset, task_named, with_data
 from algoformer.training.progress import Bar, TensorBoard
 from algoformer.training.step import device_named
-from algoformer.training.translation import Entropy, Quality, Translator, entropy, quality
+from algoformer.training.translation import Course, Entropy, Quality, Translator, entropy, quality, validated
 
 __all__ = [
     "PRESETS",
     "Bar",
+    "Course",
     "Entropy",
     "Evaluation",
     "Interrupted",
@@ -40,6 +41,7 @@ __all__ = [
     "recipe_of",
     "task_named",
     "train",
+    "validated",
     "window_loss",
     "with_data",
 ]

@@ -60,7 +60,7 @@ def cross_entropy(
     """
     q = model.prepare(text)
     h = model.endings(_last(model, q, loops, max(loops - window, 0) + 1, gradient))
-    scores = model.scores(h.flatten(1, 2)[:, at])
+    scores = model.scores(h.flatten(1, 2).index_select(1, at))
     loss = F.cross_entropy(
         scores.flatten(0, 1), target.repeat(len(scores)), reduction="none", label_smoothing=smoothing
     )

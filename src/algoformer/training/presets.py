@@ -293,7 +293,7 @@ def _numbers() -> Recipe:
     """The built-in corpus, by a model of less than a megabyte: minutes on two cores."""
     model = AlgoFormerConfig(vocabulary=400, positions=64, width=96, heads=4, loops=4)
     train = TrainConfig(
-        steps=6000,
+        steps=3000,
         batch=2048,
         lr=2e-3,
         warmup=300,
@@ -302,7 +302,7 @@ def _numbers() -> Recipe:
         gradient_loops=4,
         checkpoint_every=500,
     )
-    return Recipe(model=model, task=NumberWords(mask="prefix"), train=train)
+    return Recipe(model=model, task=NumberWords(mask="prefix", size=60_000), train=train)
 
 
 PRESETS: dict[str, Callable[[], Recipe]] = {

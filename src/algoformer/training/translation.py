@@ -1,11 +1,14 @@
-"""Translators: a model with its tokenizer, what it writes, and how good that is."""
+"""Translators: a model with its tokenizer, how it is trained and chosen, what it writes, and how good that is."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import signal
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,13 +16,16 @@ import torch
 import torch.nn.functional as F
 
 from algoformer.checks import one_of, whole
+from algoformer.files import replace_file
 from algoformer.models.decoding import beam, greedy
 from algoformer.models.model import SequenceModel
 from algoformer.prompt import Text
 from algoformer.tasks.byte_pairs import END, PAD, SEP, BytePairs
 from algoformer.tasks.translation import Lines, Parallel, packed
 from algoformer.training import checkpoint
+from algoformer.training.config import TrainConfig
 from algoformer.training.folders import load
+from algoformer.training.loop import Progress, train
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +191,89 @@ def quality(
         signatures=[f"{m.__class__.__name__}|{m.get_signature()}" for m in metrics],
         translations=found,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """Cross-entropy per token of the validation pairs at some steps, the best of these, and steps a second."""
+
+    steps: list[int]
+    per_token: list[float]
+    best: int
+    rate: float
+
+
+def validated(
+    model: SequenceModel,
+    task: Parallel,
+    config: TrainConfig,
+    folder: str | Path | None = None,
+    *,
+    checks: int = 20,
+    pairs: int | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Course:
+    """Train a model of text, look at the validation pairs (the first `pairs` of them) at `checks` steps, keep the best.
+
+    The model ends with the weights of the best look. With a folder the run goes on where it stopped, and the best
+    translator so far is in `best`. When `stop` says so the run writes a checkpoint and is interrupted.
+    """
+    whole("checks", checks, 1)
+    every = max(1, config.steps // checks)
+    config = replace(config, log_every=math.gcd(config.log_every, every))
+    home = None if folder is None else Path(folder)
+    lines = task.lines("valid")
+    lines = lines._replace(source=lines.source[:pairs], target=lines.target[:pairs])
+    translator = Translator.of(model, task)
+    found: dict[int, float] = {}
+    rates: list[float] = []
+    if home is not None and (home / "valid.json").exists():
+        found = {int(step): value for step, value in json.loads((home / "valid.json").read_bytes()).items()}
+    best: dict[str, torch.Tensor] = {}
+
+    def look(p: Progress) -> None:
+        rates.append(p.rate)
+        if p.step % every == 0 or p.step == p.steps:
+            with _plain(model):
+                value = entropy(translator, lines).per_token[-1]
+            if value <= min(found.values(), default=math.inf):
+                best.update({name: v.detach().clone() for name, v in model.state_dict().items()})
+                if home is not None:
+                    model.save_pretrained(home / "best")
+                    for name, data in task.files.items():
+                        replace_file(home / "best" / name, data)
+            found[p.step] = value
+            if home is not None:
+                replace_file(home / "valid.json", json.dumps(found).encode())
+        if stop is not None and stop():
+            signal.raise_signal(signal.SIGINT)
+
+    train(model, task, config, home, progress=look)
+    if best:
+        model.load_state_dict(best)
+    elif home is not None:
+        model.load_state_dict(load(home / "best").state_dict())
+    order = sorted(found)
+    return Course(
+        steps=order,
+        per_token=[found[step] for step in order],
+        best=min(order, key=lambda step: found[step]),
+        rate=statistics.median(rates[len(rates) // 2 :]) if rates else math.nan,
+    )
+
+
+@contextmanager
+def _plain(model: SequenceModel) -> Iterator[None]:
+    """The model as it is written, for shapes that are not worth compiling."""
+    parts = model.regions()
+    before = [part._compiled_call_impl for part in parts]
+    for part in parts:
+        part._compiled_call_impl = None
+    try:
+        yield
+    finally:
+        for part, impl in zip(parts, before, strict=True):
+            part._compiled_call_impl = impl
 
 
 def _batches(pairs: Sequence[Any], size: int) -> Iterator[list[Any]]:
