@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import algoformer
 from algoformer import Text
 from algoformer.bench import translation as bench
 from algoformer.cli import app
@@ -829,3 +831,28 @@ def test_the_plans_make_the_published_runs_and_go_on_from_what_they_found(tmp_pa
     row = next(row for row in order.rows if row[:2] == ["multi30k_de_en, 5e-05, seed 0", "50%"])
     wanted = [bench.results(tmp_path / "runs")[f"multi30k_de_en-{m}-5e-05-0"]["entropy"] + 1 for m in bench.MODELS]
     assert row[2:] == pytest.approx(wanted * 2)
+
+
+# The model that is shipped
+
+
+def test_the_shipped_model_is_small_loads_without_a_network_and_reads_what_was_held_out(monkeypatch):
+    import socket
+
+    monkeypatch.setattr(socket.socket, "connect", lambda *a: pytest.fail("it asked the network"))
+    home = Path(algoformer.zoo.__file__).parent / "numbers-de-en"
+    assert sum(file.stat().st_size for file in home.iterdir()) < 2**20 and (home / "README.md").exists()
+    translator = algoformer.pretrained("numbers-de-en")
+    assert next(translator.model.parameters()).dtype == torch.float32
+    task = NumberWords(size=3000, mask="prefix")
+    for split in ("test", "structural"):
+        assert quality(translator, task.lines(split), batch=300).exact >= 0.95
+    assert translator(["einundzwanzigtausenddreihundertvier"]) == ["twenty-one thousand three hundred and four"]
+    with pytest.raises(ValueError, match="did you mean numbers-de-en"):
+        algoformer.pretrained("numbers-en-de")
+
+
+@pytest.mark.slow
+def test_number_words_are_learned_in_minutes(tmp_path):
+    found = bench.numbers(tmp_path / "curve.json", None, 1500)
+    assert found["exact"]["test"] >= 0.95 and found["seconds"] < 1200

@@ -318,7 +318,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="The seed of the problems.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """The tour in small: race, build, train, dissect, verify; a page with pictures. A minute on two cores."""
+    """The tour in small: race, build, train, translate, verify; a page with pictures. Two minutes on two cores."""
     from algoformer.demo import run
 
     result = run(out, seed=seed, progress=_progress())

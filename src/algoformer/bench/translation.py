@@ -274,7 +274,7 @@ def tables(folder: Path) -> Iterator[Table]:
 
 
 def at(r: dict[str, Any], step: float) -> float:
-    """The cross-entropy of a run at a step: between two looks on the line between them, before the first one uniform."""
+    """The cross-entropy of a run at a step: between two looks on the line between them; uniform at step 0."""
     steps, values = zip((0, math.log(r["config"]["model"]["vocabulary"])), *r["curve"], strict=True)
     return float(np.interp(step, steps, values))
 

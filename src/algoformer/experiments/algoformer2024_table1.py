@@ -179,7 +179,7 @@ def plot(result: Result) -> Figure:
 
 
 def _at(result: Result, name: str, step: float) -> float:
-    """The cross-entropy of a run at a step: between two looks on the line between them, before the first one uniform."""
+    """The cross-entropy of a run at a step: between two looks on the line between them; uniform at step 0."""
     return float(np.interp(step, [0, *result.steps], [result.uniform, *result.entropy[name]]))
 
 

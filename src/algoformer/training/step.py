@@ -217,8 +217,9 @@ def compiled(model: Model, on: bool) -> Iterator[None]:
     """The model's regions compiled, and its kernels in use, for a while."""
     regions = model.regions() if on else []
     kernels(model, on)
+    text = bool(getattr(model.config, "vocabulary", 0))  # which comes in several widths
     for region in regions:
-        region.compile(dynamic=False)
+        region.compile(dynamic=text)
     try:
         if regions:  # one process may train many shapes, and past the limit torch falls back to eager
             with torch._dynamo.config.patch(recompile_limit=256):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import signal
@@ -69,6 +70,13 @@ class Translator:
             return cls(model, tokenizer, about["mask"], about["longest"])  # type: ignore[arg-type]
         except (OSError, KeyError, TypeError) as error:
             raise ValueError(f"{home} must hold the tokenizer.json and text.json of a translator; {error}") from error
+
+    def save(self, path: str | Path, dtype: torch.dtype = torch.float32) -> None:
+        """Write a folder that `load` reads; in torch.float16 it is half the size."""
+        folder = Path(path)
+        copy.deepcopy(self.model).to(dtype).save_pretrained(folder)
+        replace_file(folder / "tokenizer.json", self.tokenizer.definition.encode())
+        replace_file(folder / "text.json", json.dumps({"mask": self.mask, "longest": self.longest}).encode())
 
     def __call__(
         self, sentences: Sequence[str], *, width: int = 1, steps: int | None = None, batch: int = 64
@@ -239,9 +247,7 @@ def validated(
             if value <= min(found.values(), default=math.inf):
                 best.update({name: v.detach().clone() for name, v in model.state_dict().items()})
                 if home is not None:
-                    model.save_pretrained(home / "best")
-                    for name, data in task.files.items():
-                        replace_file(home / "best" / name, data)
+                    translator.save(home / "best")
             found[p.step] = value
             if home is not None:
                 replace_file(home / "valid.json", json.dumps(found).encode())
