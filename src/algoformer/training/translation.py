@@ -244,10 +244,10 @@ def validated(
         if p.step % every == 0 or p.step == p.steps:
             with _plain(model):
                 value = entropy(translator, lines).per_token[-1]
-            if value <= min(found.values(), default=math.inf):
-                best.update({name: v.detach().clone() for name, v in model.state_dict().items()})
-                if home is not None:
-                    translator.save(home / "best")
+                if value <= min(found.values(), default=math.inf):
+                    best.update({name: v.detach().clone() for name, v in model.state_dict().items()})
+                    if home is not None:
+                        translator.save(home / "best")
             found[p.step] = value
             if home is not None:
                 replace_file(home / "valid.json", json.dumps(found).encode())
@@ -255,6 +255,8 @@ def validated(
             signal.raise_signal(signal.SIGINT)
 
     train(model, task, config, home, progress=look)
+    if home is not None:  # also what ran before an interruption
+        rates = [json.loads(line)["rate"] for line in (home / "timing.jsonl").read_text().splitlines()]
     if best:
         model.load_state_dict(best)
     elif home is not None:
