@@ -33,6 +33,7 @@ from algoformer.training import (
     Translator,
     cross_entropy,
     entropy,
+    evaluate,
     quality,
     train,
     validated,
@@ -433,6 +434,10 @@ def test_models_of_text_refuse_what_does_not_fit_them():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+    with pytest.raises(TypeError, match="the error of text is its cross-entropy"):
+        evaluate(model, TASK)
+    with pytest.raises(TypeError, match="sentences must be a list of strings; got the string 'eins'"):
+        Translator.of(model, TASK)("eins")
     with pytest.raises(TypeError, match="AlgoFormer answers a Text; got Dense"):
         model(LinearRegression(dense=True).sample(1, seeded()).prompt)
     with pytest.raises(TypeError, match=r"tokens must be a tensor of torch\.int64"):

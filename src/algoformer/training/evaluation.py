@@ -11,6 +11,7 @@ import torch
 from algoformer.algorithm import Algorithm
 from algoformer.checks import whole
 from algoformer.task import Task
+from algoformer.tasks.translation import Parallel
 from algoformer.training.data import seeded
 
 
@@ -52,6 +53,8 @@ def evaluate(
     The prompts are a function of task, seed and device, and come from another stream than those of training.
     """
     whole("prompts", prompts, 1)
+    if isinstance(task, Parallel):
+        raise TypeError("the error of text is its cross-entropy: use `entropy` and `quality`")
     generator = torch.Generator(device)
     errors, squares = [], []
     wanted: list[int] = []

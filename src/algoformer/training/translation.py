@@ -74,7 +74,8 @@ class Translator:
     def save(self, path: str | Path, dtype: torch.dtype = torch.float32) -> None:
         """Write a folder that `load` reads; in torch.float16 it is half the size."""
         folder = Path(path)
-        copy.deepcopy(self.model).to(dtype).save_pretrained(folder)
+        same = self.model.embed.weight.dtype == dtype
+        (self.model if same else copy.deepcopy(self.model).to(dtype)).save_pretrained(folder)
         replace_file(folder / "tokenizer.json", self.tokenizer.definition.encode())
         replace_file(folder / "text.json", json.dumps({"mask": self.mask, "longest": self.longest}).encode())
 
@@ -83,6 +84,8 @@ class Translator:
     ) -> list[str]:
         """A translation of each sentence: greedy, or the best of a beam of `width`; `steps` are layers or loops."""
         whole("width", width, 1)
+        if isinstance(sentences, str):
+            raise TypeError(f"sentences must be a list of strings; got the string {sentences!r}")
         sources = [source[: self.longest // 2] for source in self.tokenizer.encode(sentences)]
         asked = [i for i, sentence in enumerate(sentences) if sentence.strip()]  # nothing is translated as nothing
         order = sorted(asked, key=lambda i: len(sources[i]))
