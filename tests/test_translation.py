@@ -805,8 +805,10 @@ def test_the_plans_make_the_published_runs_and_go_on_from_what_they_found(tmp_pa
         made.append(job)
         (folder / job.name).mkdir(parents=True)
         rank = {"looped": 3e-4, "standard": 1e-3, "algoformer": 5e-5}[job.model]
-        value = abs(math.log(job.lr / rank)) if job.trial is None else abs(bench.TRIALS[job.trial]["dropout"] - 0.3)
-        row = {"entropy": value, "best_step": 1, "scores": {"test_beam": [1.0, 2.0, 0.0]}, "seconds": 1.0}
+        value = abs(math.log(job.lr / rank))
+        bleu = 100 * bench.TRIALS[job.trial]["dropout"] if job.trial else 1.0
+        scores = {"test_beam": [1.0, 2.0, 0.0], "valid_greedy": [bleu, 1.0, 0.0]}
+        row = {"entropy": value, "best_step": 1, "scores": scores, "seconds": 1.0}
         curve = [[job.steps // 2, value + 1], [job.steps, value]]
         more = {"steps_per_second": 1.0, "fraction_of_floor": 0.1, "flops": 10, "parameters": 1, "per_word": 1.0}
         config = {"model": {"vocabulary": 8000}}
