@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ def run(config: Config, site: Site) -> Result:
         if name != "standard":  # one loop of the window a step
             low, high = config.loops - config.window + 1, config.loops
             options: Any = {"random_loops": (low, high), "window": 1, "gradient_loops": high}
-            train = TrainConfig(**{**vars(train), **options})
+            train = replace(train, **options)
         model: Any = model_of(made, torch.Generator().manual_seed(site.seed)).to(site.device)
         folder = None if site.folder is None else site.folder / name
         course = validated(model, task, train, folder, checks=config.checks, pairs=config.pairs)

@@ -23,7 +23,7 @@ from algoformer.models import LinearTransformer, Model
 from algoformer.models.model import load_weights
 from algoformer.prompt import Text
 from algoformer.task import Task
-from algoformer.tasks import LinearRegression
+from algoformer.tasks import LinearRegression, Parallel
 from algoformer.training import checkpoint
 from algoformer.training.codec import config_in, encode
 from algoformer.training.config import TrainConfig
@@ -194,6 +194,8 @@ class _Run:
 
     def _fits_text(self, task: Any) -> None:
         c, positions = self.config, self.model.config.positions
+        if not isinstance(task, Parallel):
+            raise TypeError(f"a task of text must be a Parallel; got {type(task).__name__}")
         if c.loss != "window" or c.robust is not None or c.pool is not None:
             raise ValueError("loss must be window, and robust and pool None, on text; got another")
         if positions and task.longest > positions:
