@@ -34,7 +34,7 @@ class Translator:
     """A model of text with its tokenizer: `translator(["Guten Morgen"])`, greedily or by a beam.
 
     `longest` are the tokens a sentence and its translation may have together. A source of more than half of them is
-    cut there, and `cut` counts such sources.
+    cut there, and `cut` counts such sources. A translation ends after twice the tokens of its source and ten.
     """
 
     model: SequenceModel
@@ -93,7 +93,8 @@ class Translator:
         for start in range(0, len(order), batch):
             some = order[start : start + batch]
             text = self._text([sources[i] for i in some])
-            options: dict[str, Any] = {"end": END, "most": self.longest + 1 - text.tokens.shape[1], "steps": steps}
+            s = text.tokens.shape[1]
+            options: dict[str, Any] = {"end": END, "most": min(self.longest + 1 - s, 2 * s + 10), "steps": steps}
             rows = greedy(self.model, text, **options) if width == 1 else beam(self.model, text, width=width, **options)
             for i, row in zip(some, rows, strict=True):
                 found[i] = row
