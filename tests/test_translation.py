@@ -867,3 +867,27 @@ def test_the_shipped_model_is_small_loads_without_a_network_and_reads_what_was_h
 def test_number_words_are_learned_in_minutes(tmp_path):
     found = bench.numbers(tmp_path / "curve.json", None, 1500)
     assert found["exact"]["test"] >= 0.95 and found["seconds"] < 1200
+
+
+@pytest.mark.slow
+def test_the_check_of_the_fast_path_compares_losses():
+    """torch.compile does not go with the shape checks of this process."""
+    code = """
+import torch
+from dataclasses import replace
+from algoformer.bench import translation as bench
+from algoformer.tasks import NumberWords
+
+plain = bench.preset
+def small(name):
+    r = plain(name)
+    model = replace(r.model, vocabulary=300, width=16, heads=2, loops=2, positions=64)
+    return replace(r, model=model, task=NumberWords(size=300, vocabulary=300))
+bench.preset = small
+found = bench.check(torch.device("cpu"), steps=20)
+assert found.keys() == {"causal", "prefix"}
+assert all(0 <= row["apart"] < 1e-4 and row["loss"] < 6 for row in found.values()), found
+print("equal")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
+    assert done.stdout.strip() == "equal", done.stderr[-2000:]

@@ -1,5 +1,6 @@
 """The runs behind the published translations: plans of training runs that go on where they stopped.
 
+python -m algoformer.bench.translation check
 python -m algoformer.bench.translation numbers --out benchmarks/numbers-cpu.json
 python -m algoformer.bench.translation trial pilots seeds ours europarl tatoeba --data DATA --folder runs --minutes 8
 python -m algoformer.bench.translation table --folder runs
@@ -178,9 +179,6 @@ def carry_out(job: Job, data: Path, folder: Path, device: torch.device, stop: Ca
         "loops": dict(zip(by_loop.steps, by_loop.per_token, strict=True)),
         "scores": {name: [q.bleu, q.chrf, q.exact] for name, q in judged.items()},
         "signatures": judged["test_beam"].signatures,
-        "examples": [list(row) for row in zip(*task.lines("test")[:2], judged["test_beam"].translations, strict=True)][
-            :8
-        ],
         "steps_per_second": course.rate,
         "tokens_per_second": course.rate * train_config.batch,
         "fraction_of_floor": course.rate * about["flops"] / peak,
@@ -312,10 +310,29 @@ def numbers(out: Path, folder: Path | None, steps: int | None) -> dict[str, Any]
     return report
 
 
+def check(device: torch.device, steps: int = 200) -> dict[str, dict[str, float]]:
+    """The fast path beside the plain one on the built-in corpus: how far apart their losses are, and their speed."""
+    report = {}
+    recipe = preset("translation-algoformer")
+    config = replace(recipe.train, steps=steps, batch=2048, lr=1e-3, warmup=10, log_every=10, precision="fp32")
+    last = recipe.model.loops
+    config = replace(config, random_loops=(last - 1, last), gradient_loops=last)  # few shapes, so that all are captured
+    for mask in ("causal", "prefix"):
+        task: Any = replace(recipe.task, mask=mask)  # type: ignore[type-var]
+        lines: dict[bool, list[Any]] = {False: [], True: []}
+        for fast, seen in lines.items():
+            model = model_of(recipe.model, torch.Generator().manual_seed(0)).to(device)
+            train(model, task, replace(config, fast=fast), progress=seen.append)
+        apart = [abs(a.loss - b.loss) / b.loss for a, b in zip(lines[True], lines[False], strict=True)]
+        rates = {f"{name}_steps_per_second": lines[fast][-1].rate for name, fast in (("fast", True), ("plain", False))}
+        report[mask] = {"apart": max(apart), "loss": lines[False][-1].loss, **rates}
+    return report
+
+
 def main() -> None:
     """Go through plans, or print what is finished."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("plans", nargs="+", choices=[*PLANS, "numbers", "table"])
+    parser.add_argument("plans", nargs="+", choices=[*PLANS, "check", "numbers", "table"])
     parser.add_argument("--data", type=Path, default=Path("data"), help="the folder that holds the texts")
     parser.add_argument("--folder", type=Path, default=None, help="runs, checkpoints and results")
     parser.add_argument("--out", type=Path, default=Path("numbers-cpu.json"), help="where `numbers` writes")
@@ -325,6 +342,9 @@ def main() -> None:
     a = parser.parse_args()
     folder = a.folder or Path("runs/translation")
     device = torch.device(a.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if a.plans == ["check"]:
+        print(json.dumps(check(device), indent=1))
+        return
     if a.plans == ["numbers"]:
         print(json.dumps(numbers(a.out, a.folder, a.steps)["exact"]))
         return
