@@ -787,16 +787,17 @@ def test_a_published_run_is_judged_at_its_best_and_is_not_repeated(tmp_path, mon
     monkeypatch.setattr(bench, "EXTRA", (3,))
     monkeypatch.setattr(bench, "matmul_rate", lambda device, dtype: 1e12)
     monkeypatch.setattr(bench, "MODELS", ("looped", "standard"))
-    place = tmp_path / "data", tmp_path / "runs", torch.device("cpu")
+    place = tmp_path / "data", tmp_path / "runs", tmp_path / "out", torch.device("cpu")
     assert not bench.runs(["trial"], *place, minutes=0)
     assert bench.runs(["trial"], *place, minutes=9)
     assert bench.runs(["trial"], *place, minutes=0)  # nothing is left to do
-    found = bench.results(tmp_path / "runs")
+    found = bench.results(tmp_path / "out")
     one = found["trial-looped"]
     assert one["loops"].keys() == {"1", "2", "3"} and one["decoding"].keys() == {"1", "64"}
     assert one["entropy"] == pytest.approx(min(value for _, value in one["curve"]), rel=1e-4)
     assert found["trial-standard"]["loops"].keys() == {"1", "2"}
-    runs, _ = bench.tables(tmp_path / "runs")
+    assert one["config"]["task"]["data"] == "multi30k_de_en" and str(tmp_path) not in json.dumps(found)
+    runs, _ = bench.tables(tmp_path / "out")
     assert [row[0] for row in runs.rows] == ["trial-looped", "trial-standard"]
     assert bench.at(one, 10) == pytest.approx(dict(one["curve"])[10])
     assert bench.at(one, 0) == pytest.approx(math.log(300)) and bench.at(one, 99) == one["curve"][-1][1]
@@ -807,7 +808,6 @@ def test_the_plans_make_the_published_runs_and_go_on_from_what_they_found(tmp_pa
 
     def fake(job, data, folder, device, stop):
         made.append(job)
-        (folder / job.name).mkdir(parents=True)
         rank = {"looped": 3e-4, "standard": 1e-3, "algoformer": 5e-5}[job.model]
         value = abs(math.log(job.lr / rank))
         bleu = 100 * bench.TRIALS[job.trial]["dropout"] if job.trial else 1.0
@@ -819,7 +819,7 @@ def test_the_plans_make_the_published_runs_and_go_on_from_what_they_found(tmp_pa
         return {**dataclasses.asdict(job), **row, **more, "tokens_per_second": 1.0, "curve": curve, "config": config}
 
     monkeypatch.setattr(bench, "carry_out", fake)
-    place = tmp_path, tmp_path / "runs", torch.device("cpu")
+    place = tmp_path, tmp_path / "runs", tmp_path / "out", torch.device("cpu")
     with pytest.raises(ValueError, match=r"the pilots of standard must be finished first; got \[\]"):
         bench.runs(["seeds"], *place, minutes=9)
     assert bench.runs(["pilots", "seeds", "ours", "europarl", "tatoeba"], *place, minutes=9)
@@ -838,9 +838,9 @@ def test_the_plans_make_the_published_runs_and_go_on_from_what_they_found(tmp_pa
     )
     model, task, config = configs["europarl_de_en-algoformer-5e-05-0"]
     assert (config.steps, config.batch, config.lr, task.mask, model.dropout) == (20_000, 8192, 5e-5, "causal", 0)
-    _, order = bench.tables(tmp_path / "runs")
+    _, order = bench.tables(tmp_path / "out")
     row = next(row for row in order.rows if row[:2] == ["multi30k_de_en, 5e-05, seed 0", "50%"])
-    wanted = [bench.results(tmp_path / "runs")[f"multi30k_de_en-{m}-5e-05-0"]["entropy"] + 1 for m in bench.MODELS]
+    wanted = [bench.results(tmp_path / "out")[f"multi30k_de_en-{m}-5e-05-0"]["entropy"] + 1 for m in bench.MODELS]
     assert row[2:] == pytest.approx(wanted * 2)
 
 

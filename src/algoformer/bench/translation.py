@@ -5,8 +5,8 @@ python -m algoformer.bench.translation numbers --out benchmarks/numbers-cpu.json
 python -m algoformer.bench.translation trial pilots seeds ours europarl tatoeba --data DATA --folder runs --minutes 8
 python -m algoformer.bench.translation table --folder runs
 
-DATA holds the folders multi30k_de_en, europarl_de_en and tatoeba_de_en. Each run has a folder of its own in `--folder`
-and, when it is finished, a result.json there; what is finished is not run again. After `--minutes` a run writes a
+DATA holds the folders multi30k_de_en, europarl_de_en and tatoeba_de_en. Each run has a folder of its own in `--folder`,
+and what is finished a small file in `--out` (FOLDER/results) and is not run again. After `--minutes` a run writes a
 checkpoint and stops, and the same command goes on from it.
 """
 
@@ -29,7 +29,7 @@ from algoformer.bench.timing import Table
 from algoformer.bench.train import matmul_rate
 from algoformer.files import replace_file
 from algoformer.provenance import provenance
-from algoformer.tasks import Parallel, Translation
+from algoformer.tasks import Translation
 from algoformer.tasks.translation import Lines
 from algoformer.training import Interrupted, TrainConfig, Translator, entropy, preset, quality, train, validated
 from algoformer.training.codec import encode, model_of
@@ -64,7 +64,7 @@ class Job:
     steps: int = 10_000
     trial: str | None = None
 
-    def parts(self, data: Path) -> tuple[Any, Parallel, TrainConfig]:
+    def parts(self, data: Path) -> tuple[Any, Translation, TrainConfig]:
         """The configs of model, task and training."""
         recipe = preset(f"translation-{self.model}")
         changes = TRIALS[self.trial] if self.trial else {}
@@ -151,7 +151,8 @@ def best_trial(found: Results) -> str:
 
 def carry_out(job: Job, data: Path, folder: Path, device: torch.device, stop: Callable[[], bool]) -> dict[str, Any]:
     """Train a job, choose its checkpoint on the validation pairs, and judge that."""
-    parts = config, task, train_config = job.parts(data)
+    config, task, train_config = job.parts(data)
+    parts = config, replace(task, data=job.text), train_config
     model: Any = model_of(config, torch.Generator().manual_seed(job.seed)).to(device)
     begin = time.perf_counter()
     course = validated(model, task, train_config, folder / job.name, stop=stop)
@@ -204,13 +205,14 @@ def writing(translator: Translator, lines: Lines, size: int) -> float:
 
 def results(folder: Path) -> Results:
     """What is finished, by name."""
-    return {file.parent.name: json.loads(file.read_bytes()) for file in sorted(folder.glob("*/result.json"))}
+    return {file.stem: json.loads(file.read_bytes()) for file in sorted(folder.glob("*.json"))}
 
 
-def runs(plans: list[str], data: Path, folder: Path, device: torch.device, minutes: float) -> bool:
-    """Go through plans until the time is up; are they all finished?"""
+def runs(plans: list[str], data: Path, folder: Path, out: Path, device: torch.device, minutes: float) -> bool:
+    """Go through plans until the time is up, with runs in `folder` and results in `out`; are they all finished?"""
     end = time.monotonic() + 60 * minutes
-    found = results(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    found = results(out)
     for name in plans:
         for job in PLANS[name](found):  # a plan goes on from what its first runs found
             if job.name in found:
@@ -223,7 +225,7 @@ def runs(plans: list[str], data: Path, folder: Path, device: torch.device, minut
                 print(f"{job.name}: {stopped}", flush=True)
                 return False
             found[job.name] = result
-            replace_file(folder / job.name / "result.json", json.dumps(result, ensure_ascii=False).encode())
+            replace_file(out / f"{job.name}.json", json.dumps(result, separators=(",", ":")).encode() + b"\n")
             print(line(job.name, result), flush=True)
     return True
 
@@ -334,25 +336,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plans", nargs="+", choices=[*PLANS, "check", "numbers", "table"])
     parser.add_argument("--data", type=Path, default=Path("data"), help="the folder that holds the texts")
-    parser.add_argument("--folder", type=Path, default=None, help="runs, checkpoints and results")
-    parser.add_argument("--out", type=Path, default=Path("numbers-cpu.json"), help="where `numbers` writes")
+    parser.add_argument("--folder", type=Path, default=None, help="runs and their checkpoints")
+    parser.add_argument("--out", type=Path, default=None, help="the results of plans; the file of `numbers`")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many minutes, to be continued")
     parser.add_argument("--steps", type=int, default=None, help="of `numbers`")
     parser.add_argument("--device", default=None)
     a = parser.parse_args()
     folder = a.folder or Path("runs/translation")
+    out = a.out or folder / "results"
     device = torch.device(a.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if a.plans == ["check"]:
         print(json.dumps(check(device), indent=1))
         return
     if a.plans == ["numbers"]:
-        print(json.dumps(numbers(a.out, a.folder, a.steps)["exact"]))
+        print(json.dumps(numbers(a.out or Path("numbers-cpu.json"), a.folder, a.steps)["exact"]))
         return
     if a.plans == ["table"]:
-        for table in tables(folder):
+        for table in tables(out):
             print(table.title, *(" | ".join(map(str, row)) for row in [table.columns, *table.rows]), sep="\n")
         return
-    done = runs([plan for plan in a.plans if plan in PLANS], a.data, folder, device, a.minutes)
+    done = runs([plan for plan in a.plans if plan in PLANS], a.data, folder, out, device, a.minutes)
     print("finished" if done else "to be continued: run the same command again", flush=True)
 
 
