@@ -68,8 +68,9 @@ SMOKE = Config(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """By model: nats per token of the validation pairs by step and by loop, per word; BLEU and chrF of the test."""
+    """By model: nats per token of the validation pairs by step and loop, and per word; BLEU and chrF of the test."""
 
+    text: str
     steps: list[int]
     entropy: dict[str, list[float]]
     loops: dict[str, dict[str, float]]
@@ -131,7 +132,7 @@ def run(config: Config, site: Site) -> Result:
         found["bleu"][name], found["chrf"][name] = judged.bleu, judged.chrf
         found["parameters"][name], found["flops"][name] = about["parameters"], about["flops"]
         found["signatures"] = judged.signatures
-    return Result(**{**found, "uniform": math.log(config.vocabulary)})
+    return Result(**{**found, "text": config.data or "number words", "uniform": math.log(config.vocabulary)})
 
 
 def claims(result: Result) -> list[Claim]:
@@ -141,18 +142,19 @@ def claims(result: Result) -> list[Claim]:
         for share in SHARES:
             step = share * result.steps[-1]
             least = min(result.flops[better], result.flops[worse]) * step
+            part = f"{100 * share:.0f} %"
             pairs = {
-                f"after {share:.0%} of the steps": (step, step),
-                f"with the operations of {share:.0%} of the cheaper run": (
+                ("", f"after {part} of the steps"): (step, step),
+                ("ours: ", f"with the operations of {part} of the cheaper run"): (
                     least / result.flops[better],
                     least / result.flops[worse],
                 ),
             }
-            for when, (mine, other) in pairs.items():
+            for (whose, when), (mine, other) in pairs.items():
                 a, b = _at(result, better, mine), _at(result, worse, other)
                 made.append(
                     Claim(
-                        text=f"{better} has a lower cross-entropy than {worse} {when}",
+                        text=f"{whose}{result.text}: {better} has a lower cross-entropy than {worse} {when}",
                         source=SOURCE,
                         measured=a - b,
                         sense="<",
