@@ -314,6 +314,8 @@ def test_pairs_with_an_empty_side_or_too_many_tokens_are_left_out_and_counted(tm
     task = Translation(data=write(tmp_path, train=lines), vocabulary=260, longest=20)
     assert task.lines() == Lines(["a", ("d " * 50).strip()], ["1", "4"], 2)
     assert task.corpus.long == 1 and sum(len(b.tokens) for b in task.corpus.buckets) == 1
+    left = "2 with an empty side and 1 of more than 20 tokens are left out"
+    assert task.account == f"1 training pairs in 1 widths with 0.0 % padding; {left}"
     with pytest.raises(ValueError, match="longest must let a training pair through; got 3"):
         replace(task, longest=3).corpus  # noqa: B018
 
@@ -717,6 +719,7 @@ def test_the_command_line_trains_translates_and_evaluates(tmp_path):
     ]
     done = runner.invoke(app, arguments)
     assert done.exit_code == 0, done.output
+    assert "90 training pairs in " in done.stderr and "0 of more than 128 tokens are left out" in done.stderr
     done = runner.invoke(app, ["translate", str(run), "eins", "zwei", "--json"])
     assert done.exit_code == 0 and [row["source"] for row in json.loads(done.stdout)] == ["eins", "zwei"]
     done = runner.invoke(app, ["translate", str(run), "--beam", "1"], input="eins\n\nzwei\n")

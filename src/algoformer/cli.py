@@ -131,6 +131,7 @@ def train(
     import torch
 
     from algoformer import training
+    from algoformer.tasks import Parallel
     from algoformer.training.codec import model_of
 
     recipe = training.preset(preset)
@@ -139,6 +140,8 @@ def train(
     recipe = training.override(recipe, _fields(context.args))
     if dry_run:
         return _print_json(training.describe(recipe))
+    if isinstance(recipe.task, Parallel):
+        print(f"algoformer: {recipe.task.account}", file=sys.stderr)
     with training.processes(device) as where, training.Bar() as bar:
         writer = None if tensorboard is None else training.TensorBoard(tensorboard)
 

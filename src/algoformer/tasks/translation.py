@@ -93,6 +93,16 @@ class Parallel(Task[Text]):
         return _corpus(self._plain)
 
     @property
+    def account(self) -> str:
+        """What is trained on and what is left out, in a sentence."""
+        lines, corpus = self.lines(), self.corpus
+        count = sum(len(bucket.tokens) for bucket in corpus.buckets)
+        return (
+            f"{count:,} training pairs in {len(corpus.buckets)} widths with {100 * corpus.padding:.1f} % padding; "
+            f"{lines.empty:,} with an empty side and {corpus.long:,} of more than {self.longest} tokens are left out"
+        )
+
+    @property
     def files(self) -> dict[str, bytes]:
         about = json.dumps({"mask": self.mask, "longest": self.longest})
         return {"tokenizer.json": self.tokenizer.definition.encode(), "text.json": about.encode()}
