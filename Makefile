@@ -11,7 +11,9 @@ demo: $(READY)
 test: lint
 	$(BIN)/pytest -n 2
 
+# Ray is large and only one slow test needs it: where it cannot be had, that test says so and is skipped.
 slow: $(READY)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,sweep]'
 	$(BIN)/pytest -m slow
 
 lint: $(READY)

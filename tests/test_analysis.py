@@ -118,6 +118,16 @@ def test_weight_similarity_grows_with_steps():
     assert scores[-1] > 0.97
 
 
+def test_a_trace_of_induced_weights_is_those_of_every_step():
+    p = dense(3, 4)
+    steps = [0, 5, 2]
+    got = analysis.induced_trace(NEWTON, p, torch.Generator().manual_seed(0), steps, rows=50)
+    for step, found in zip(steps, got, strict=True):
+        wanted = analysis.induced_weights(NEWTON, p, torch.Generator().manual_seed(0), steps=step)
+        torch.testing.assert_close(found.w, wanted.w, rtol=0, atol=1e-11)
+        torch.testing.assert_close(found.linearity, wanted.linearity)
+
+
 # Matching
 
 
@@ -177,6 +187,20 @@ def test_a_match_is_reported_on_prompts_that_did_not_choose_it():
     chosen_by = analysis.error_similarity(subject, readings(Noise(), p, found.step), target)[0, 0, ::2].mean()
     assert float(chosen_by) > 0.2
     assert float(found.similarity.low[0]) < 0 < float(found.similarity.high[0])
+
+
+def test_a_choice_by_any_similarity_is_numpys_argmax_of_one_half():
+    g = torch.Generator().manual_seed(0)
+    similarity = torch.rand(3, 5, 12, generator=g, dtype=torch.float64)
+    family = [Candidate(GD, [1, 4]), Candidate(NEWTON, [0, 2, 7])]
+    found = analysis.choose(similarity, family)
+    labels = [(GD, 1), (GD, 4), (NEWTON, 0), (NEWTON, 2), (NEWTON, 7)]
+    for t, row in enumerate(similarity.numpy()):
+        best = int(row[:, ::2].mean(1).argmax())
+        assert (found.algorithm[t], found.step[t]) == labels[best]
+        assert float(found.similarity.value[t]) == pytest.approx(row[best, 1::2].mean())
+    with pytest.raises(ValueError, match="the 5 steps of the family; got 4"):
+        analysis.choose(similarity[:, :4], family)
 
 
 def test_ties_are_counted():

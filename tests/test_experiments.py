@@ -6,9 +6,13 @@ import math
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -18,19 +22,22 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 import algoformer.experiments
+import experiment_run
+from algoformer.algorithm import Algorithm
 from algoformer.experiments import EXPERIMENTS, Claim, Knob, Missing, Site, Store, Verdict, judge, load, reproduce
-from algoformer.experiments.experiment import PRESETS, preset, scale, settings, title
+from algoformer.experiments.experiment import ABLE, PRESETS, excess, preset, scale, settings, title
 from algoformer.experiments.fingerprints import fingerprint, moved, recorded
 from algoformer.experiments.layers import read_layers
 from algoformer.experiments.linear import Looped
 from algoformer.experiments.store import address
 from algoformer.experiments.trained import trained
 from algoformer.models import LinearSelfAttentionConfig, Transformer, TransformerConfig
-from algoformer.prompt import Dense
+from algoformer.prompt import Dense, Series
 from algoformer.task import Sample, Task, Truth
-from algoformer.tasks import LinearRegression
+from algoformer.tasks import Autoregression, LinearRegression
 from algoformer.theory import looped_optimum
-from algoformer.training import Recipe, TrainConfig
+from algoformer.training import Recipe, TrainConfig, evaluate, train
+from algoformer.training.data import seeded
 
 QUICK = "fu2024_rates"
 
@@ -63,6 +70,59 @@ def test_a_claim_holds_where_its_inequality_does(measured, bound):
 def test_verdicts_need_able_models_and_three_runs(claims, verdict):
     (found,) = judge([[c] for c in claims])
     assert found.verdict == verdict
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Half(Algorithm):
+    """Half of another algorithm's answer."""
+
+    other: Algorithm
+    kinds: ClassVar[tuple[type, ...]] = (Series,)
+    steps: ClassVar[int] = 0
+    limit: ClassVar[int] = 0
+
+    def init(self, p):
+        return self.other.predict(p) / 2
+
+    def step(self, p, s, t):
+        raise NotImplementedError
+
+    def read(self, p, s):
+        return s
+
+
+def test_half_of_the_bayes_answer_is_a_quarter_of_the_way_to_zero_whatever_the_noise():
+    """E|c - o|^2 = E|c|^2 - E|o|^2 for the mean o of the posterior of c, so E|c - o/2|^2 = E|c|^2 - 3/4 E|o|^2."""
+    task = Autoregression(d=20, n=30, every=True)
+    measured = partial(evaluate, task=task, prompts=640, clean=True)
+    half, oracle = measured(Half(other=task.oracle)), measured(task.oracle)
+    found = excess(half.mean[-1][-1], oracle.mean[-1][-1], half.zeros[-1])
+    assert found == pytest.approx(0.25, abs=0.03)
+    noisy = evaluate(task.oracle, task, prompts=640)
+    assert noisy.last > ABLE  # the oracle itself is not below half of the zero predictor's error
+    floor = noisy.mean[-1][-1] - oracle.mean[-1][-1]
+    assert floor == pytest.approx(task.noise**2, abs=0.03)
+
+
+def test_a_chain_of_thought_has_one_curve_for_each_of_its_positions():
+    experiment = load("algoformer2024_fig2")
+    result = experiment.run(dataclasses.replace(experiment.SMOKE, tasks=("chain",)), Site())
+    task = experiment.SMOKE.task("chain")
+    sample = task.sample(8, seeded(torch.Generator(), 0, "evaluation", 0))
+    states = sample.prompt.chains.numpy().astype(float)  # [b n l d], from the given state on
+    assert np.allclose(result.zero["chain"], (states[:, :, 1:] ** 2).mean((0, 3)).T, rtol=1e-6)
+    for curves in (*result.errors["chain"].values(), result.oracle["chain"]):
+        assert np.shape(curves) == (task.layers, task.n + 1)
+
+
+def test_two_models_at_the_oracle_are_equally_good():
+    experiment = load("algoformer2024_fig2")
+    models = {kind: [[1.0, 0.1]] for kind in ("AlgoFormer", "looped")} | {"standard": [[1.0, 0.2]]}
+    result = experiment.Result(errors={"a": models}, oracle={"a": [[1.0, 0.1]]}, zero={"a": [[1.0, 1.0]]})
+    equal, better = experiment.claims(result)
+    assert equal.tested and equal.measured == 1 and not equal.holds
+    assert better.tested and better.holds
+    assert better.errors == pytest.approx((0, 1 / 9))
 
 
 def test_a_smoke_run_tests_no_claim_unless_it_is_exact():
@@ -210,6 +270,23 @@ def test_a_broken_result_is_named_and_does_not_count(tmp_path, text):
     assert [o.status for o in run_quickly(tmp_path).outcomes] == ["made"]  # and is made again
 
 
+def test_a_result_whose_numbers_make_no_claim_is_broken(tmp_path):
+    run_quickly(tmp_path)
+    (file,) = tmp_path.glob("*/*.json")
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document | {"result": dict.fromkeys(document["result"], "text")}))
+    records, broken = Store(tmp_path).records()
+    assert records == [] and "its numbers must make claims" in broken[file]
+
+
+def test_results_go_into_a_folder_and_runs_to_a_device_that_is_here(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="out must be a folder"):
+        run_quickly(tmp_path / "file")
+    with pytest.raises(ValueError, match="device must be one that is here; got 'abacus'"):
+        run_quickly(tmp_path, device="abacus")
+
+
 def test_a_result_at_another_address_is_broken(tmp_path):
     run_quickly(tmp_path)
     (file,) = tmp_path.glob("*/*.json")
@@ -246,25 +323,34 @@ def test_what_cannot_be_tested_at_a_scale_is_no_failure_and_no_result(tmp_path, 
     assert found.ok and Store(tmp_path).records()[0] == []
 
 
-def test_an_interrupted_run_finds_what_it_left(tmp_path, monkeypatch):
-    experiment = load(QUICK)
-    real = experiment.run
+def test_an_experiment_killed_while_it_trains_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    script = [sys.executable, str(Path(experiment_run.__file__)), str(tmp_path / "killed")]
+    process = subprocess.Popen(script, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while not (saved := list(checkpoints(tmp_path))) and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL and saved
+    reached = max(checkpoints(tmp_path))
 
-    def stopped(config, site):
-        site.folder.mkdir(parents=True)
-        (site.folder / "checkpoint").write_text("half")
-        raise KeyboardInterrupt
+    monkeypatch.setattr(load(experiment_run.NAME), "SMOKE", experiment_run.CONFIG)
+    monkeypatch.setattr("algoformer.experiments.softmax.TrainConfig", experiment_run.TRAIN)
+    steps: dict[str, list[int]] = {}
+    for part in ("killed", "whole"):
+        seen = steps[part] = []
+        note = partial(train, progress=lambda now, seen=seen: seen.append(now.step))
+        monkeypatch.setattr("algoformer.experiments.trained.train", note)
+        assert reproduce([experiment_run.NAME], preset="smoke", seeds=1, out=tmp_path / part).ok
+    assert steps["whole"][0] <= reached < steps["killed"][0]  # the steps of the log that were made
+    assert steps["whole"][-len(steps["killed"]) :] == steps["killed"]
+    (killed,), (whole,) = (Store(tmp_path / part).records()[0] for part in ("killed", "whole"))
+    assert killed.result == whole.result
+    assert not (tmp_path / "killed" / "unfinished").exists()
+    one, other = (next((tmp_path / part / "models").glob("*/model.safetensors")) for part in ("killed", "whole"))
+    assert one.read_bytes() == other.read_bytes()
 
-    def resumed(config, site):
-        assert (site.folder / "checkpoint").read_text() == "half"
-        return real(config, site)
 
-    monkeypatch.setattr(experiment, "run", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        run_quickly(tmp_path)
-    monkeypatch.setattr(experiment, "run", resumed)
-    assert run_quickly(tmp_path).ok
-    assert not (tmp_path / "unfinished").exists()
+def checkpoints(folder: Path):
+    return (int(p.name.split("-")[1]) for p in folder.glob("killed/unfinished/*/*/checkpoints/step-*"))
 
 
 def killing(seed: int, times: int, stop: threading.Event) -> list[int]:
@@ -343,7 +429,7 @@ def test_a_model_that_must_be_there_and_is_not_is_missing(tmp_path):
         trained(small_recipe(), Site(models=tmp_path), fresh=False)
 
 
-@pytest.mark.parametrize("name", ["algoformer2024_fig2", "fu2024_fig3", "giannou2024_fig7"])
+@pytest.mark.parametrize("name", ["algoformer2024_fig2", "fu2024_fig9", "fu2024_fig20", "giannou2024_fig7"])
 def test_a_cpu_preset_trains_no_softmax_model(tmp_path, name):
     found = reproduce([name], preset="cpu", seeds=1, out=tmp_path)
     assert [o.status for o in found.outcomes] == ["untested"]

@@ -488,6 +488,46 @@ def test_newton_of_order_p_converges_at_order_p(order):
         assert math.log(b / root) / math.log(a / root) == pytest.approx(order, rel=1e-3)
 
 
+@pytest.mark.parametrize("eta", ["1/lmax", "2/(lmax+lmin)", 0.004])
+@pytest.mark.parametrize("gradient", ["mean", "sum"])
+@pytest.mark.parametrize("n", [0, 3, 12])
+def test_descent_along_singular_vectors_is_descent_at_every_step(eta, gradient, n):
+    p, _, _ = draw(41, 5, d=6, n=n, k=2, noise=0.3)
+    plain = GradientDescent(eta=eta, gradient=gradient, steps=60)
+    quick = GradientDescent(eta=eta, gradient=gradient, steps=60, form="spectral")
+    torch.testing.assert_close(quick.trace(p), plain.trace(p), rtol=1e-9, atol=1e-11)
+    dense = Dense(torch.cat([p.x, p.queries], 1), torch.ones(5, n + p.queries.shape[1], 1, dtype=p.x.dtype))
+    torch.testing.assert_close(quick.trace(dense), plain.trace(dense), rtol=1e-9, atol=1e-11)
+
+
+def test_thousands_of_spectral_steps_are_the_closed_form():
+    p, _, _ = draw(42, 3, d=5, n=9)
+    got = list(GradientDescent(eta=0.003, gradient="sum", form="spectral").states(p, 3000))[-1].w
+    for x, y, w in zip(p.x.numpy(), p.y.numpy(), got.numpy(), strict=True):
+        values, v = np.linalg.eigh(x.T @ x)
+        wanted = v @ np.diag((1 - (1 - 0.003 * values) ** 3000) / values) @ v.T @ x.T @ y
+        np.testing.assert_allclose(w, wanted, rtol=1e-9, atol=1e-11)
+
+
+# Gradient descent on a network, against autograd
+
+
+@pytest.mark.parametrize(("unit", "sigma"), [("relu", torch.relu), ("tanh", torch.tanh)])
+def test_descent_on_a_network_is_autograds(unit, sigma):
+    p, _, _ = draw(40, 3, d=4, n=9, k=2, noise=0.5)
+    solver = solvers.NetworkGradientDescent(hidden=5, unit=unit, eta=0.05, steps=12, seed=3)
+    trace = solver.trace(p)
+    for b in range(3):
+        W = torch.randn(4, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64) / 2
+        v = torch.zeros(5, 2, dtype=torch.float64)
+        for t in range(13):
+            torch.testing.assert_close(trace[t, b], sigma(p.queries[b] @ W) @ v, rtol=1e-10, atol=1e-12)
+            W, v = (u.detach().requires_grad_() for u in (W, v))
+            loss = (sigma(p.x[b] @ W) @ v - p.y[b]).square().sum() / (2 * p.x.shape[1])
+            loss.backward()
+            W, v = (u.detach() - 0.05 * u.grad for u in (W, v))
+
+
 # Bad input
 
 
@@ -500,6 +540,7 @@ def test_newton_of_order_p_converges_at_order_p(order):
         (lambda: GradientDescent(eta=float("nan")), "eta must be above 0; got nan"),
         (lambda: GradientDescent(eta="1/L"), "eta must be one of '1/lmax', '2/\\(lmax\\+lmin\\)'; got '1/L'"),
         (lambda: GradientDescent(gradient="median"), "gradient must be one of 'mean', 'sum'; got 'median'"),
+        (lambda: GradientDescent(form="fast"), "form must be one of 'iterated', 'spectral'; got 'fast'"),
         (lambda: HeavyBall(momentum=-0.1), "momentum must be at least 0; got -0.1"),
         (lambda: Newton(order=1), "order must be at least 2; got 1"),
         (lambda: Newton(order=11), "order must be from 2 to 10; got 11"),
@@ -517,6 +558,8 @@ def test_newton_of_order_p_converges_at_order_p(order):
         ),
         (lambda: solvers.PreconditionedGradientDescent(preconditioner=2.0), "preconditioner must be a"),
         (lambda: solvers.OnlineGradientDescent(eta="fast"), "eta must be one of 'kaczmarz'; got 'fast'"),
+        (lambda: solvers.NetworkGradientDescent(hidden=0), "hidden must be at least 1; got 0"),
+        (lambda: solvers.NetworkGradientDescent(unit="gelu"), "unit must be one of 'relu', 'tanh'; got 'gelu'"),
         (lambda: solvers.Windows(q=0), "q must be at least 1; got 0"),
     ],
 )

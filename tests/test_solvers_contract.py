@@ -13,6 +13,9 @@ SOLVERS = [
     solvers.GradientDescent(steps=7),
     solvers.GradientDescent(steps=7, eta=0.02, gradient="sum"),
     solvers.GradientDescent(steps=7, eta="2/(lmax+lmin)", gradient="sum"),
+    solvers.GradientDescent(steps=7, form="spectral"),
+    solvers.GradientDescent(steps=7, eta=0.02, gradient="sum", form="spectral"),
+    solvers.GradientDescent(steps=7, eta="2/(lmax+lmin)", form="spectral"),
     solvers.PreconditionedGradientDescent(preconditioner=torch.diag(torch.tensor([0.5, 0.4, 0.3, 0.2])), steps=7),
     solvers.PreconditionedGradientDescent(preconditioner=torch.eye(4), eta="1/lmax", steps=7),
     solvers.HeavyBall(steps=7),
@@ -30,6 +33,8 @@ SOLVERS = [
     solvers.Newton(steps=6, form="textbook"),
     solvers.Newton(steps=6, form="textbook", scale="optimal", order=3),
     solvers.Newton(steps=6, scale="frobenius"),
+    solvers.NetworkGradientDescent(steps=5, hidden=3, eta=0.1),
+    solvers.NetworkGradientDescent(steps=5, hidden=3, eta=0.1, unit="tanh"),
 ]
 NAMED = [pytest.param(law, id=f"{i}-{type(s).__name__}-{law}") for i, s in enumerate(SOLVERS) for law in laws(s)]
 

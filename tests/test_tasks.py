@@ -38,6 +38,7 @@ from algoformer.tasks import (
     SparseLinear,
     Spectrum,
     Subspace,
+    TanhNetwork,
     leaky,
     unleaky,
 )
@@ -56,6 +57,7 @@ TASKS = {
     "sparse": SparseLinear(d=6, n=5),
     "tree": DecisionTree(d=6, n=5, noise=0.1),
     "relu": ReluNetwork(d=6, n=5),
+    "tanh": TanhNetwork(d=6, n=5),
     "quadratic": Quadratic(d=6, n=5, noise=0.1),
     "representation": Representation(d=4, n=6, k=2, noise=0.1),
     "autoregression": Autoregression(d=3, n=8),
@@ -296,12 +298,16 @@ def test_decision_trees_ask_for_all_coordinates_and_have_normal_leaves():
     assert abs(leaves.std() - 1) < 4 / np.sqrt(2 * leaves.size)
 
 
-def test_relu_networks_and_quadratics_are_their_formulas():
-    s = ReluNetwork(d=4, n=3, hidden=7).sample(5, generator(), torch.float64)
+@pytest.mark.parametrize(("kind", "unit"), [(ReluNetwork, lambda z: np.maximum(z, 0)), (TanhNetwork, np.tanh)])
+def test_two_layer_networks_are_their_formulas(kind, unit):
+    s = kind(d=4, n=3, hidden=7).sample(5, generator(), torch.float64)
     hidden, out = (v.numpy() for v in (s.truth.latent.hidden, s.truth.latent.out))
     for b in range(5):
-        units = np.maximum(s.prompt.x[b].numpy() @ hidden[b], 0)
+        units = unit(s.prompt.x[b].numpy() @ hidden[b])
         np.testing.assert_allclose(s.prompt.y[b], np.sqrt(2 / 7) * units @ out[b], rtol=1e-12, atol=1e-13)
+
+
+def test_quadratics_are_their_formula():
     s = Quadratic(d=4, n=3).sample(5, generator(), torch.float64)
     for b in range(5):
         wanted = s.prompt.x[b].numpy() ** 2 @ s.truth.latent.w[b].numpy() / np.sqrt(3)
@@ -314,6 +320,10 @@ def test_variances_of_the_labels_are_those_of_garg():
         assert task.sample(20_000, generator()).target.square().mean().item() == pytest.approx(wanted, rel=0.08)
     for task in (ReluNetwork(), Quadratic()):
         assert task.sample(20_000, generator()).target.square().mean().item() == pytest.approx(20, rel=0.08)
+    # tanh: 2 E tanh(|w| z)^2, |w|^2 of chi square with 20 degrees of freedom
+    z = np.random.default_rng(0).normal(size=(200_000, 21))
+    wanted = 2 * np.mean(np.tanh(np.linalg.norm(z[:, 1:], axis=1) * z[:, 0]) ** 2)
+    assert TanhNetwork().sample(20_000, generator()).target.square().mean().item() == pytest.approx(wanted, rel=0.08)
 
 
 def test_logistic_labels_are_signs():

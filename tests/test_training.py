@@ -762,3 +762,10 @@ def test_every_part_of_a_seed_reaches_the_bits_that_a_cpu_takes():
     parts = [("dropout", seed, step, rank) for seed in range(3) for step in (0, 1, 2**20) for rank in range(2)]
     first = {torch.rand((), generator=torch.Generator().manual_seed(seed_of(*p))).item() for p in parts}
     assert len(first) == len(parts)
+
+
+def test_an_address_without_defaults_tells_only_what_was_chosen():
+    config = TrainConfig(steps=7, dims=Ramp(start=2, stop=5))
+    told = encode(config, defaults=False)
+    assert told == {"class": "TrainConfig", "steps": 7, "dims": {"class": "Ramp", "start": 2, "stop": 5}}
+    assert decode(told) == config == decode(encode(config))

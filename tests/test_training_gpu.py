@@ -1,4 +1,4 @@
-"""The fast path gives the plain path's loss and gradients; the kernel gives the library's attention."""
+"""The fast path gives the plain path's loss and gradients; the fused pass gives the plain blocks'."""
 
 import importlib.util
 import os
@@ -83,42 +83,17 @@ def test_models_without_regions_are_captured_too(mark):
     assert losses[True] == pytest.approx(losses[False], rel=1e-4)
 
 
-KERNEL = """
-import torch
-from algoformer.models import kernels
-
-g = torch.Generator().manual_seed(0)
-device = "cuda" if torch.cuda.is_available() else "cpu"
-for dtype, tolerance in ((torch.float32, 2e-6 if device == "cpu" else 5e-3), (torch.float16, 5e-3)):
-    for b, s, h, c in ((2, 81, 2, 32), (1, 1, 1, 16), (3, 16, 2, 16), (2, 17, 3, 16), (1, 128, 1, 64)):
-        qkv = torch.randn(b, s, 3 * h * c, generator=g).to(device, dtype).requires_grad_()
-        grad = torch.randn(b, s, h * c, generator=g).to(device, dtype)
-        out = kernels.short_attention(qkv, h)
-        (got,) = torch.autograd.grad(out, qkv, grad)
-        exact = qkv.detach().double().requires_grad_()
-        q, k, v = exact.view(b, s, 3, h, c).permute(2, 0, 3, 1, 4)
-        shown = torch.ones(s, s, device=device).tril().bool()
-        p = (q @ k.mT / c**0.5).masked_fill(~shown, -torch.inf).softmax(-1)
-        wanted = (p @ v).transpose(1, 2).reshape(b, s, h * c)
-        (gradient,) = torch.autograd.grad(wanted, exact, grad.double())
-        for one, other in ((out, wanted), (got, gradient)):
-            error = float((one.detach() - other.detach()).norm() / other.detach().norm().clamp(min=1e-9))
-            assert error < tolerance or s == 1, (dtype, b, s, h, c, error)
-print("equal")
-"""
-
-
-def test_the_attention_kernel_is_attention():
+@pytest.mark.parametrize("what", ["blocks", "models", "text", "attention"])
+def test_the_fused_pass_is_the_plain_one(what):
     """On a GPU as it is, elsewhere in Triton's interpreter; outside this process, whose shape checks it cannot bear."""
     if importlib.util.find_spec("triton") is None:
         pytest.skip("Triton is not installed")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[1] / "src") + ":" + os.environ.get("PYTHONPATH", ""),
-    }
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": str(here.parent / "src"), "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     if not torch.cuda.is_available():
         environment["TRITON_INTERPRET"] = "1"
-    done = subprocess.run([sys.executable, "-c", KERNEL], env=environment, capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-W", "ignore", str(here / "fused_cases.py"), what]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.stdout.strip() == "equal", done.stderr[-2000:]
 
 
@@ -137,6 +112,20 @@ def test_text_of_several_widths_runs_on_graphs(mark, dropout):
         train(model, task, replace(config, fast=fast), progress=lambda p, f=fast: losses[f].append(p.loss))
     # compiled dropout draws other numbers
     assert losses[True] == pytest.approx(losses[False], rel=0.02 if dropout else 1e-3)
+
+
+@pytest.mark.parametrize("mark", [pytest.param(None, marks=gpu)])
+def test_at_most_twelve_graphs_are_held(mark):
+    config = TrainConfig(
+        steps=120, batch=4, window=2, loops=Ramp(start=2, stop=20, every=6), log_every=10, precision="fp32"
+    )
+    model = AlgoFormer(replace(made().config, loops=20)).cuda()
+    one = Step(model, TASK, config, torch.device("cuda"))
+    data = Data(TASK, config, torch.device("cuda"), torch.float32, padded=True)
+    with settings(one.precision, False, torch.device("cuda")), compiled(model, True):
+        for i in range(19 * 5):
+            one(i, data.batch(i, Size(None, None, 2 + i // 5)), 2 + i // 5)
+    assert len(one.captured) == 12
 
 
 @pytest.mark.slow

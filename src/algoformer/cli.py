@@ -30,7 +30,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:  # a run that wrote its checkpoint says so
-            print(f"algoformer: {stop or 'interrupted'}", file=sys.stderr)
+            print(f"algoformer: {str(stop) or 'interrupted'}", file=sys.stderr)
             raise typer.Exit(130) from stop
         except (ValueError, TypeError, ArithmeticError, OSError, ImportError) as error:
             if ctx.params.get("debug"):
@@ -273,7 +273,12 @@ def reproduce(
     preset: Annotated[str, typer.Option(help="smoke (seconds), cpu (minutes), gpu (what we ran), paper.")] = "cpu",
     seeds: Annotated[int, typer.Option(help="How many seeds, counted from 0.")] = 3,
     device: Annotated[str, typer.Option(help="cpu or cuda; several GPUs are taken in turn.")] = "cpu",
-    jobs: Annotated[int, typer.Option(help="How many runs at a time.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(help="How many runs at a time; one if left out, or with --on ray all it has room for.")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="ray: a Ray cluster (extra sweep), one core or GPU a run. Else this machine.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="The folder of the results; what is there is not run again.")] = Path(
         "results"
     ),
@@ -284,14 +289,19 @@ def reproduce(
 
     from algoformer.experiments import reproduce as carry_out
 
-    found = carry_out(names or [], preset=preset, seeds=seeds, device=device, jobs=jobs, out=out, progress=_progress())
+    found = carry_out(
+        names or [], preset=preset, seeds=seeds, device=device, jobs=jobs, on=on, out=out, progress=_progress()
+    )
     if as_json:
         _print_json(
             {"runs": [asdict(o) for o in found.outcomes], "broken": {str(k): v for k, v in found.broken.items()}}
         )
     else:
-        rows = [[o.experiment, o.seed, o.status, o.message] for o in found.outcomes]
+        rows = [[o.experiment, o.seed, o.status, o.message.partition("\n")[0]] for o in found.outcomes]
         _print_table("Runs", ["experiment", "seed", "outcome", ""], rows)
+        for o in found.outcomes:
+            if o.status == "failed":
+                print(f"algoformer: {o.experiment}, seed {o.seed}: {o.message}", file=sys.stderr)
         _console().print("`algoformer report` makes a page of them.", markup=False)
     _leave(found.ok, found.broken)
 
@@ -337,6 +347,7 @@ def bench(
     what: Annotated[
         list[str] | None, typer.Argument(help="Which benchmarks; all that need no GPU if left out.")
     ] = None,
+    gpu: Annotated[bool, typer.Option("--gpu", help="With train: also all that is published of a GPU.")] = False,
     as_json: Json = False,
 ) -> None:
     """Every speed figure that we claim, as ratios measured side by side in one run."""
@@ -347,7 +358,7 @@ def bench(
 
     tables = []
     for name in what or BENCHMARKS:
-        for table in load(name)():
+        for table in load(name)(**({"gpu": True} if gpu and name == "train" else {})):
             tables.append(asdict(table))
             if not as_json:
                 _print_table(table.title, table.columns, table.rows)

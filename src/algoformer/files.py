@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 
@@ -15,6 +16,16 @@ def replace_file(path: Path, data: bytes) -> None:
     finally:
         draft.unlink(missing_ok=True)
     sync(path.parent)
+
+
+def settle(draft: Path, home: Path) -> None:
+    """Give a folder that is complete its name; where another process was quicker, that one's stays."""
+    try:
+        draft.replace(home)
+    except OSError:
+        if not home.is_dir():
+            raise
+        shutil.rmtree(draft)
 
 
 def put(path: Path, data: bytes) -> None:

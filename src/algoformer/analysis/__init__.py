@@ -6,13 +6,14 @@ from algoformer.analysis.compare import (
     Null,
     error_distance,
     error_similarity,
+    induced_trace,
     induced_weights,
     null_similarity,
     prefix_similarity,
     readings,
     weight_similarity,
 )
-from algoformer.analysis.match import Candidate, Matched, Verdict, growth, match, separate
+from algoformer.analysis.match import Candidate, Matched, Verdict, choose, growth, match, separate
 from algoformer.analysis.probe import Probe, Probed, probe
 from algoformer.analysis.rates import Rate, rate
 from algoformer.analysis.robustness import (
@@ -39,11 +40,13 @@ __all__ = [
     "Rate",
     "Settling",
     "Verdict",
+    "choose",
     "distance_to",
     "distance_to_identity",
     "error_distance",
     "error_similarity",
     "growth",
+    "induced_trace",
     "induced_weights",
     "interpolated",
     "match",

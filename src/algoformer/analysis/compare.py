@@ -101,20 +101,44 @@ def induced_weights(
 
     Read `linearity` before the weights: a model that is not linear in its query has none. `rows` prompts run at once.
     """
+    prompt = _prefixes(dense, generator, queries)
+    answers = torch.cat([algorithm.predict(prompt[i : i + rows], steps) for i in range(0, len(prompt.x), rows)])
+    return _induced(prompt, answers, dense)
+
+
+def induced_trace(
+    algorithm: Algorithm[Any, Any],
+    dense: Dense,
+    generator: torch.Generator,
+    at: Iterable[int],
+    *,
+    queries: int | None = None,
+    rows: int = 4096,
+) -> list[Induced]:
+    """The same after each of the given numbers of steps, in one run and on the same queries."""
+    prompt, wanted = _prefixes(dense, generator, queries), list(at)
+    parts = [readings(algorithm, prompt[i : i + rows], wanted) for i in range(0, len(prompt.x), rows)]
+    return [_induced(prompt, answers, dense) for answers in torch.cat(parts, 1)]
+
+
+def _prefixes(dense: Dense, generator: torch.Generator, queries: int | None) -> Prompt:
+    """The first i pairs of every prompt, i = 1..n, each with fresh queries."""
     b, n, d = dense.x.shape
     m = 4 * d if queries is None else queries
     whole("queries", m, least=d + 1)
-    x, k = dense.x, dense.y.shape[2]
-    fresh = torch.randn(b * n, m, d, generator=generator, dtype=x.dtype, device=x.device)
-    seen = torch.ones(n, n, dtype=torch.bool, device=x.device).tril().repeat(b, 1)
-    every_x, every_y = (v[:, None].expand(b, n, *v.shape[1:]).flatten(0, 1) for v in (dense.x, dense.y))
-    prompt = Prompt(every_x, every_y, fresh, seen, check=False)
-    answers = torch.cat([algorithm.predict(prompt[i : i + rows], steps) for i in range(0, b * n, rows)])
-    w = torch.linalg.lstsq(fresh, answers).solution
-    left = (answers - fresh @ w).square().sum((1, 2))
+    fresh = torch.randn(b * n, m, d, generator=generator, dtype=dense.x.dtype, device=dense.x.device)
+    seen = torch.ones(n, n, dtype=torch.bool, device=dense.x.device).tril().repeat(b, 1)
+    x, y = (v[:, None].expand(b, n, *v.shape[1:]).flatten(0, 1) for v in (dense.x, dense.y))
+    return Prompt(x, y, fresh, seen, check=False)
+
+
+def _induced(prompt: Prompt, answers: Tensor, dense: Dense) -> Induced:
+    b, n, d = dense.x.shape
+    w = torch.linalg.lstsq(prompt.queries, answers).solution
+    left = (answers - prompt.queries @ w).square().sum((1, 2))
     total = answers.square().sum((1, 2))
-    linearity = torch.where(total > 0, 1 - left / total.clamp(min=torch.finfo(x.dtype).tiny), 1.0)
-    return Induced(w.reshape(b, n, d, k), linearity.reshape(b, n))
+    linearity = torch.where(total > 0, 1 - left / total.clamp(min=torch.finfo(w.dtype).tiny), 1.0)
+    return Induced(w.reshape(b, n, d, -1), linearity.reshape(b, n))
 
 
 def weight_similarity(a: Float[Tensor, "b n d k"], b: Float[Tensor, "b n d k"]) -> Float[Tensor, " b"]:

@@ -65,17 +65,23 @@ def match(
     """The best candidate of a family for each row of predictions: chosen on even prompts, reported on odd ones."""
     if not family or not all(c.steps for c in family):
         raise ValueError("a family must have candidates, and each a number of steps to try")
-    if subject.shape[1] < 4:
-        raise ValueError(f"a match needs at least 4 prompts, half of them to choose by; got {subject.shape[1]}")
+    scores = [error_similarity(subject, readings(c.algorithm, prompt, c.steps), target, first) for c in family]
+    return choose(torch.cat(scores, 1), family, bootstrap=bootstrap)
+
+
+def choose(
+    similarity: Float[Tensor, "t c b"], family: Sequence[Candidate], *, bootstrap: Bootstrap | None = None
+) -> Matched:
+    """The same from similarities of any kind, to each step of each candidate in turn."""
+    labels = [(c.algorithm, step) for c in family for step in c.steps]
+    if similarity.shape[1] != len(labels):
+        raise ValueError(f"similarity must be to the {len(labels)} steps of the family; got {similarity.shape[1]}")
+    if similarity.shape[2] < 4:
+        raise ValueError(f"a match needs at least 4 prompts, half of them to choose by; got {similarity.shape[2]}")
     choosing, reporting = slice(0, None, 2), slice(1, None, 2)
-    scores, labels = [], []
-    for c in family:
-        scores.append(error_similarity(subject, readings(c.algorithm, prompt, c.steps), target, first))
-        labels += [(c.algorithm, step) for step in c.steps]
-    similarity = torch.cat(scores, 1)  # [t candidate b]
     mean = similarity[:, :, choosing].mean(-1)
     best = mean.argmax(1)  # the first, which has the fewest steps, where several are equal
-    reported = similarity[torch.arange(len(subject)), best][:, reporting]
+    reported = similarity[torch.arange(len(similarity)), best][:, reporting]
     ties = (mean >= mean.amax(1, keepdim=True) - 64 * torch.finfo(mean.dtype).eps).sum(1)
     band = (bootstrap or Bootstrap()).band(reported.mT.contiguous())
     chosen = [labels[i] for i in best.tolist()]

@@ -14,8 +14,8 @@ __all__ = ["BENCHMARKS", "Table", "load", "median_seconds"]
 BENCHMARKS = ("solvers", "constructions", "theory", "train")
 
 
-def load(name: str) -> Callable[[], Iterator[Table]]:
+def load(name: str) -> Callable[..., Iterator[Table]]:
     """The benchmark of that name."""
     one_of("a benchmark", name, BENCHMARKS)
-    run: Callable[[], Iterator[Table]] = import_module(f"algoformer.bench.{name}").run
+    run: Callable[..., Iterator[Table]] = import_module(f"algoformer.bench.{name}").run
     return run

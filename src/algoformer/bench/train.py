@@ -1,6 +1,6 @@
 """The training step side by side: research style, eager, torch.compile and ours; and the quality of trained models.
 
-algoformer bench train
+algoformer bench train --gpu
 python -m algoformer.bench.train bench --out bench.json
 python -m algoformer.bench.train quality --seeds 0 1 2 --folder runs --out quality
 """
@@ -28,6 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from algoformer.bench import gpu
 from algoformer.bench.timing import Table
 from algoformer.models import AlgoFormer, AlgoFormerConfig, LoopedConfig, TransformerConfig
 from algoformer.models.blocks import Block, Stack
@@ -117,6 +118,7 @@ def ours(
     repeats: int,
     steps: int,
     *,
+    task: LinearRegression = TASK,
     profile: bool = False,
 ) -> dict[str, Any]:
     """Our step, data included."""
@@ -126,10 +128,10 @@ def ours(
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
     model = made(model_config, device)
-    step = Step(model, TASK, config, device)
-    data = Data(TASK, config, device, torch.float32, padded=step.graphs)
+    step = Step(model, task, config, device)
+    data = Data(task, config, device, torch.float32, padded=step.graphs)
     size = Size(None, None, model.steps)
-    with settings(step.precision, False, device), compiled(model, step.fast):
+    with settings(step.precision, False, device), compiled(model, step.fast, config.kernels):
         out: dict[str, Any] = timed(lambda i: step(i, data.batch(i, size), size.loops), device, repeats, steps, warm=10)
         if profile:
             out["kernels"] = kernels(lambda i: step(i, data.batch(i, size), size.loops))
@@ -139,29 +141,43 @@ def ours(
 
 
 def attention(device: torch.device) -> dict[str, float]:
-    """Microseconds of causal attention at the default sizes, forward and forward + backward: the library's and ours."""
+    """Microseconds of causal attention at the default sizes, forward and backward: the library's and ours."""
     from algoformer.models import kernels as K
 
-    qkv = torch.randn(64, 81, 768, device=device, dtype=torch.bfloat16, requires_grad=True)
+    qkv = torch.randn(64, 81, 768, device=device, dtype=torch.bfloat16)
     g = torch.randn(64, 81, 256, device=device, dtype=torch.bfloat16)
+    out, lse, sums = torch.empty_like(g), qkv.new_empty(64, 8, 81, dtype=torch.float32), qkv.new_zeros(64, 768).float()
 
     def library(x: Tensor) -> Tensor:
         q, k, v = x.view(64, 81, 3, 8, 32).permute(2, 0, 3, 1, 4).unbind(0)
         return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(64, 81, 256)
 
-    exact = qkv.detach().double().requires_grad_()
+    exact = qkv.double().requires_grad_()
     wanted = library(exact)
     (gradient,) = torch.autograd.grad(wanted, exact, g.double())
-    out: dict[str, float] = {}
-    for name, f in (("library", library), ("kernel", lambda x: K.short_attention(x, 8))):
-        o = f(qkv)
-        (d,) = torch.autograd.grad(o, qkv, g)
-        out[f"{name}_error"] = ((o - wanted).norm() / wanted.norm()).item()
-        out[f"{name}_gradient_error"] = ((d - gradient).norm() / gradient.norm()).item()
-        forward = sum(row[1] for row in kernels(lambda _, f=f: f(qkv.detach()), 50))  # type: ignore[misc]
-        both = sum(row[1] for row in kernels(lambda _, f=f: torch.autograd.grad(f(qkv), qkv, g), 50))  # type: ignore[misc]
-        out |= {f"{name}_forward_us": forward, f"{name}_backward_us": both - forward}
-    return out
+    taped = qkv.clone().requires_grad_()
+    theirs = library(taped)
+    K.attend(qkv, out, lse, 8)
+    mine = qkv.clone()
+    K.attend_back(mine, out, g, lse, (sums, True), 8)
+
+    def apart(one: Tensor, other: Tensor) -> float:
+        return float((one - other).norm() / other.norm())
+
+    def microseconds(f: Callable[[int], object]) -> float:
+        return float(sum(row[1] for row in kernels(f, 50)))
+
+    forward = microseconds(lambda _: library(qkv))
+    return {
+        "library_error": apart(theirs, wanted),
+        "library_gradient_error": apart(torch.autograd.grad(theirs, taped, g)[0], gradient),
+        "kernel_error": apart(out, wanted),
+        "kernel_gradient_error": apart(mine, gradient),
+        "library_forward_us": forward,
+        "library_backward_us": microseconds(lambda _: torch.autograd.grad(library(taped), taped, g)) - forward,
+        "kernel_forward_us": microseconds(lambda _: K.attend(qkv, out, lse, 8)),
+        "kernel_backward_us": microseconds(lambda _: K.attend_back(mine, out, g, lse, (sums, True), 8)),
+    }
 
 
 def kernels(step: Callable[[int], object], steps: int = 5) -> list[list[Any]]:
@@ -300,32 +316,67 @@ def first_step(device: torch.device) -> dict[str, float]:
     return {"first_step_s": stamps[0] - begin, "first_replay_s": stamps[1] - begin}
 
 
-def run() -> Iterator[Table]:
-    """The step on this machine: on a GPU the default model, on a CPU the same with 8 prompts."""
-    found = measure(budget=400.0)
+SIDES = {
+    "a_research": "(a) research style: unfused attention and optimiser, .item() every step",
+    "b_eager": "(b) eager, fused attention and optimiser",
+    "c_compile": "(c) torch.compile of (b)",
+    "d_ours": "(d) ours",
+}
+OTHERS = {
+    "standard": "12-layer standard transformer",
+    "looped": "looped transformer",
+    "ours_tf32": "default AlgoFormer in TF32",
+    "ours_compiled": "default AlgoFormer, compiled, without kernels",
+}
+
+
+def run(gpu: bool = False) -> Iterator[Table]:
+    """The step on this machine: on a GPU the default model, on a CPU the same with 8 prompts.
+
+    With `gpu` also all else that is published of a GPU, in about ten minutes.
+    """
+    if gpu and not torch.cuda.is_available():
+        raise ValueError("bench train --gpu needs a CUDA device; got none")
+    found = measure(budget=900.0 if gpu else 400.0, only=None if gpu else ["matmul_flops", "cost", *SIDES])
+    yield from tables(found)
+
+
+def tables(found: dict[str, Any]) -> Iterator[Table]:
+    """The findings of `measure` for people."""
     facts = found["summary"]
-    names = {
-        "a_research": "(a) research style: unfused attention and optimiser, .item() every step",
-        "b_eager": "(b) eager, fused attention and optimiser",
-        "c_compile": "(c) torch.compile of (b)",
-        "d_ours": "(d) ours",
-    }
-    rows = [
-        [name, facts[f"{part}_ms"], facts[f"{part}_ms"] / facts["d_ours_ms"]]
-        for part, name in names.items()
-        if part in found
-    ]
     floor = facts.get("floor_ms", math.nan)
     yield Table(
         f"One training step of the default AlgoFormer, batch {found['config']['batch']}, on {found['device']}",
         ["step", "ms", "times (d)"],
-        rows,
+        [
+            [name, facts[f"{part}_ms"], facts[f"{part}_ms"] / facts["d_ours_ms"]]
+            for part, name in SIDES.items()
+            if f"{part}_ms" in facts
+        ],
         [
             f"Matrix products alone: {floor:.3g} ms at the measured rate, {floor / facts['d_ours_ms']:.0%} of (d).",
             *(f"{part} was left out: no time." for part in found["left_out"]),
-            *(f"{part} failed: {found[part]['error']}" for part in names if "error" in found.get(part, {})),
+            *(f"{part} failed: {v['error']}" for part, v in found.items() if isinstance(v, dict) and "error" in v),
         ],
     )
+    if any(part in found for part in OTHERS):
+        rows = [[name, facts[f"{part}_ms"]] for part, name in OTHERS.items() if f"{part}_ms" in facts]
+        yield Table("Others at the same sizes", ["step", "ms"], rows)
+    if isinstance(found.get("growth"), list):
+        columns = ["what", "value", "ms", "floor", "memory_mb"]
+        rows = [[row[c] for c in columns] for row in found["growth"]]
+        yield Table("How the step grows", ["of", "value", "ms", "share of the floor", "MB"], rows)
+    for part, title in (
+        ("several", "Several runs: ms in which each takes a step"),
+        ("curriculum", "A curriculum beside fixed sizes"),
+        ("first_step", "Seconds from the start of a process with empty caches"),
+    ):
+        if part in found:
+            yield Table(title, ["what", "value"], [[k, v] for k, v in found[part].items()])
+    if isinstance(found.get("curve"), dict) and "plain 0" in found["curve"]:
+        names = list(found["curve"])
+        rows = [[100 * (i + 1), *row] for i, row in enumerate(zip(*found["curve"].values(), strict=True))]
+        yield Table("The loss on the fast and the plain path", ["step", *names], rows)
 
 
 def measure(
@@ -362,19 +413,22 @@ def measure(
     ]
     if cuda:
         parts += [
-            ("attention", lambda: attention(where)),
+            ("standard", lambda: ours(TransformerConfig(), replace(config, window=None), where, repeats, steps)),
+            ("looped", lambda: ours(LoopedConfig(), config, where, repeats, steps)),
+            ("ours_tf32", lambda: ours(default, replace(config, precision="tf32"), where, repeats, steps)),
             ("profile", lambda: ours(default, config, where, 1, 20, profile=True)),
+            ("attention", lambda: attention(where)),
+            ("first_step", lambda: first_step(where)),
+            ("curriculum", lambda: gpu.curriculum(config, where)),
+            ("several", lambda: gpu.several(config, where)),
+            ("growth", lambda: gpu.growth(config, where, out["matmul_flops"])),
+            ("curve", lambda: gpu.curve(where)),
             ("equality_bf16", lambda: equality(config, where)),
             ("equality_fp32", lambda: equality(replace(config, precision="fp32"), where)),
             ("repeatability", lambda: repeatability(where)),
-            ("first_step", lambda: first_step(where)),
-            ("memory_T200", lambda: ours(AlgoFormerConfig(loops=200), config, where, 1, 10)),
             ("memory_T200_plain", lambda: ours(AlgoFormerConfig(loops=200), eager, where, 1, 3)),
+            ("ours_compiled", lambda: ours(default, replace(config, kernels=False), where, repeats, steps)),
             ("c_compile", lambda: whole_compiled(config, where, repeats, steps)),
-            ("standard_12_layers", lambda: ours(TransformerConfig(), replace(config, window=None), where, 3, steps)),
-            ("looped", lambda: ours(LoopedConfig(), config, where, 3, steps)),
-            ("ours_tf32", lambda: ours(default, replace(config, precision="tf32"), where, 3, few(steps))),
-            ("ours_batch_256", lambda: ours(default, replace(config, batch=256), where, 3, few(steps))),
         ]
     for part, part_of in parts:
         if only is not None and part not in only:

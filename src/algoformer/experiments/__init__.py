@@ -7,7 +7,8 @@
 
 from algoformer.experiments.experiment import Claim, Experiment, Judgement, Knob, Missing, Site, Verdict, judge
 from algoformer.experiments.registry import EXPERIMENTS, load
-from algoformer.experiments.reproduction import Outcome, Reproduction, reproduce
+from algoformer.experiments.reproduction import Reproduction, reproduce
+from algoformer.experiments.runs import Outcome
 from algoformer.experiments.store import Record, Store
 
 __all__ = [

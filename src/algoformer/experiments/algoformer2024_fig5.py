@@ -107,7 +107,7 @@ def claims(result: Result) -> list[Claim]:
             measured=loud[ours][end] / loud["Newton"][-1],
             sense="<",
             bound=1.0,
-            errors=able,
+            errors=(loud[ours][end],),
         ),
     ]
 

@@ -54,11 +54,12 @@ def settings(config: Any) -> list[tuple[str, Any, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where a run happens: its seed and device, where trained models are kept, and what an unfinished run left."""
+    """Where a run happens: its seed and device, where models and answers are kept, and what an unfinished run left."""
 
     seed: int = 0
     device: str = "cpu"
     models: Path | None = None
+    answers: Path | None = None
     folder: Path | None = None
 
     def generator(self, stream: str = "") -> torch.Generator:
@@ -77,8 +78,9 @@ class Missing(Exception):  # a fact, not an error: what a run cannot do at this 
 class Claim:
     """An inequality about one result: `measured` must be below, or above, `bound`.
 
-    `errors` are the errors, relative to the zero predictor's, of the models that it compares: where one is not below
-    one half, nothing was tested. `exact` numbers have no luck in them, and one run is enough.
+    `errors` are the errors of the models that it compares, relative to the zero predictor's (where noise is most of it,
+    their `excess`): where one is not below one half, nothing was tested. `exact` numbers have no luck in them, and one
+    run is enough.
     """
 
     text: str
@@ -106,6 +108,15 @@ class Claim:
     def tested(self) -> bool:
         """Had every model that is compared learned its task?"""
         return all(e < ABLE for e in self.errors)
+
+
+def excess(error: float, floor: float, zero: float) -> float:
+    """How far an error is from the oracle's, its floor, towards the zero predictor's: 0 at the first, 1 at the other.
+
+    Where noise is most of what is asked no error is below half of the zero predictor's; half of the way is the same
+    demand there.
+    """
+    return (error - floor) / (zero - floor)
 
 
 class Verdict(StrEnum):

@@ -12,11 +12,12 @@ from matplotlib.figure import Figure
 
 from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Site, stated
+from algoformer.experiments.maps import Maps, draw, leads
 from algoformer.experiments.softmax import SHORT, TINY, stored
 
-REVISION = 1
+REVISION = 2
 SOURCE = "Figures 4, 15"
-Result = fig3.Result
+Result = Maps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class Config(fig3.Config):
 
 
 PAPER = Config()
-GPU = Config(**SHORT, descent=2048)
+GPU = Config(**SHORT)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, newton=4, descent=8, conjugate=2)
 
@@ -41,7 +42,7 @@ def claims(result: Result) -> list[Claim]:
     """Like Newton, and past any number of gradient steps that Figure 3 has in well-conditioned problems."""
     able = (result.error,)
     return [
-        fig3.leads(result, SOURCE),
+        leads(result, SOURCE),
         Claim(
             text="gradient descent needs hundreds of steps to match the last layer: more than 200",
             source=SOURCE,
@@ -55,4 +56,4 @@ def claims(result: Result) -> list[Claim]:
 
 def plot(result: Result) -> Figure:
     """As Figure 3."""
-    return fig3.plot(result)
+    return draw(result)

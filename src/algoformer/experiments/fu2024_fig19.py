@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 
 from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Site, stated
+from algoformer.experiments.maps import Maps, draw, exponential, leads
 from algoformer.experiments.softmax import SHORT, TINY, stored
 
-REVISION = 1
+REVISION = 2
 SOURCE = "Figure 19"
-Result = fig3.Result
+Result = Maps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ class Config(fig3.Config):
 
 
 PAPER = Config()
-GPU = Config(**SHORT, descent=1024)
+GPU = Config(**SHORT)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, newton=4, descent=8, conjugate=2)
 
@@ -38,20 +39,9 @@ def run(config: Config, site: Site) -> Result:
 
 def claims(result: Result) -> list[Claim]:
     """Second-order with noise too."""
-    able = (result.error,)
-    return [
-        Claim(
-            text="a layer is worth exponentially many gradient steps: log2 of the match grows by more than 0.5 a layer",
-            source=SOURCE,
-            measured=result.descent_slope,
-            sense=">",
-            bound=0.5,
-            errors=able,
-        ),
-        fig3.leads(result, SOURCE),
-    ]
+    return [exponential(result, SOURCE), leads(result, SOURCE)]
 
 
 def plot(result: Result) -> Figure:
     """As Figure 3."""
-    return fig3.plot(result)
+    return draw(result)

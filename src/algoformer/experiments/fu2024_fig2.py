@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from algoformer.analysis import readings
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, coded, stated
-from algoformer.experiments.layers import read_layers
+from algoformer.experiments.layers import layer_answers
 from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
 from algoformer.solvers import GradientDescent, Newton
 from algoformer.tasks import HalfAndHalf, Isotropic, LinearRegression
@@ -33,6 +33,7 @@ class Config(Softmax):
     newton: int = coded(23)
     descent: int = coded(64)
     eta: float = coded(0.01)
+    prompts: int = coded(320)
 
     @property
     def regression(self) -> LinearRegression:
@@ -57,10 +58,9 @@ class Result:
 
 
 def run(config: Config, site: Site) -> Result:
-    """Train or load the model, read every layer, run the solvers on the same prompts."""
+    """Read every layer, and run the solvers on the same prompts."""
     task = config.regression
-    model = config.model(config.standard(task, config.layers), task, site)
-    found = read_layers(model, task, config.prompts, site)
+    found = layer_answers(config, config.standard(task, config.layers), task, site)
     target = found.prompt.y
     last = found.prompt.prefix(config.n)
 

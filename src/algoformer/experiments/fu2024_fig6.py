@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from algoformer.experiments.drawing import COLOURS, axes
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
+from algoformer.experiments.layers import model_answers
 from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
-from algoformer.training import evaluate
 
-REVISION = 1
+REVISION = 2
 SOURCE = "Figure 6"
 
 
@@ -42,12 +42,12 @@ class Result:
 
 
 def run(config: Config, site: Site) -> Result:
-    """Train or load one model for each width."""
+    """Ask one model for each width."""
     task = config.task("linear")
     errors = []
     for width in config.widths:
-        model = config.model(config.standard(task, config.layers, width=width, heads=1), task, site)
-        errors.append(evaluate(model, task, prompts=config.prompts, seed=site.seed, device=site.device).last)
+        narrow = config.standard(task, config.layers, width=width, heads=1)
+        errors.append(float(model_answers(config, narrow, task, site).errors[-1]))
     return Result(widths=list(config.widths), errors=errors)
 
 

@@ -7,14 +7,13 @@ the transformer and .920 / .916 / .954 for the LSTM.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import torch
 from matplotlib.figure import Figure
 
 from algoformer import analysis
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, coded, stated
+from algoformer.experiments.layers import model_answers
 from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
 from algoformer.solvers import GradientDescent, Newton, OnlineGradientDescent
 
@@ -51,18 +50,17 @@ class Result:
 
 def run(config: Config, site: Site) -> Result:
     """Match the answers of both models with three families."""
-    task: Any = config.task("linear")
+    task = config.task("linear")
     models = {
-        "transformer": config.model(config.standard(task, config.layers), task, site),
-        "LSTM": config.model(config.lstm(config.lstm_layers), task, site),
+        "transformer": model_answers(config, config.standard(task, config.layers), task, site),
+        "LSTM": model_answers(config, config.lstm(config.lstm_layers), task, site),
     }
-    sample = task.sample(config.prompts, torch.Generator(site.device).manual_seed((site.seed << 8) + 3))
-    prompt = sample.prompt.to(dtype=torch.float64, device="cpu")
-    target = sample.target.double().cpu()
     descent = sorted({round(2 ** (e / 2)) for e in range(40) if 2 ** (e / 2) <= config.descent})
     families = {
         "Newton": [analysis.Candidate(Newton(scale="frobenius"), list(range(config.newton + 1)))],
-        "gradient descent": [analysis.Candidate(GradientDescent(eta=config.eta, gradient="sum"), descent)],
+        "gradient descent": [
+            analysis.Candidate(GradientDescent(eta=config.eta, gradient="sum", form="spectral"), descent)
+        ],
         "online gradient descent": [
             analysis.Candidate(OnlineGradientDescent(eta=eta), [config.n]) for eta in ("kaczmarz", 0.01, 0.03)
         ],
@@ -70,13 +68,12 @@ def run(config: Config, site: Site) -> Result:
     similarity: dict[str, dict[str, float]] = {}
     errors: dict[str, float] = {}
     zero: dict[str, float] = {}
-    for name, model in models.items():
-        with torch.no_grad():
-            answer = model(sample.prompt).double().cpu()[None]
-        errors[name] = float((answer[0, :, -1] - target[:, -1]).square().mean() / target[:, -1].square().mean())
+    for name, found in models.items():
+        answer, target = found.answers, found.prompt.y
+        errors[name] = float(found.errors[-1])
         zero[name] = float(analysis.null_similarity(answer, target, site.generator()).zero.mean())
         similarity[name] = {
-            family: float(analysis.match(answer, list(c), prompt, target).similarity.value[0])
+            family: float(analysis.match(answer, list(c), found.prompt, target).similarity.value[0])
             for family, c in families.items()
         }
     return Result(similarity=similarity, errors=errors, zero=zero)

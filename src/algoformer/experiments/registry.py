@@ -24,10 +24,18 @@ EXPERIMENTS = (
     "fu2024_fig2",
     "fu2024_fig3",
     "fu2024_fig6",
+    "fu2024_fig9",
     "fu2024_fig11",
+    "fu2024_fig12",
+    "fu2024_fig13",
     "fu2024_fig15",
     "fu2024_fig19",
+    "fu2024_fig20",
+    "fu2024_fig21",
+    "fu2024_fig22",
+    "fu2024_fig24",
     "fu2024_fig26",
+    "fu2024_fig27",
     "fu2024_rates",
     "fu2024_table1",
     "algoformer2024_fig2",
@@ -39,6 +47,7 @@ EXPERIMENTS = (
     "ours_exact_theory",
     "ours_limits",
     "ours_similarity_null",
+    "ours_weight_null",
 )
 
 

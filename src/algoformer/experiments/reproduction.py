@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import shutil
-import time
-import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from multiprocessing.connection import wait
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
 
-from algoformer.checks import whole
-from algoformer.experiments.experiment import Missing, Site, preset
-from algoformer.experiments.registry import EXPERIMENTS, load
+from algoformer.checks import one_of, whole
+from algoformer.experiments.registry import EXPERIMENTS
+from algoformer.experiments.runs import Outcome, Pool, Run, attempt
 from algoformer.experiments.store import Store
 
 TRIES = 3  # a run that dies is tried twice more
-UNTESTED = 3  # the exit code of a run that needs what is not there
 
 Progress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one run: made now, kept from before, not possible at this scale, or failed."""
-
-    experiment: str
-    seed: int
-    status: Literal["made", "kept", "untested", "failed"]
-    message: str = ""
+Finished = Callable[[Run, Outcome], None]
 
 
 @dataclass(frozen=True)
@@ -53,143 +37,75 @@ def reproduce(
     preset: str = "cpu",
     seeds: int = 3,
     device: str = "cpu",
-    jobs: int = 1,
+    jobs: int | None = None,
+    on: str | None = None,
     out: str | Path = "results",
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Run the named experiments (all, if there is no name) with seeds 0 .. seeds - 1, `jobs` processes at a time.
+    """Run the named experiments (all, if there is no name) with seeds 0 .. seeds - 1. Results go to `out`.
 
-    Results go to `out`. On a machine with several GPUs `device="cuda"` takes them in turn.
+    At most `jobs` go at once: on this machine (None: one after the other; `device="cuda"` takes its GPUs in turn), or
+    with `on="ray"` on a Ray cluster (None: as many as it has room for).
     """
     whole("seeds", seeds, least=1)
-    whole("jobs", jobs, least=1)
-    store = Store(Path(out))
-    asked = [Task(name, preset, seed, str(out)) for name in names or EXPERIMENTS for seed in range(seeds)]
-    kept = [t for t in asked if store.has(t.name, t.config, t.seed)]
-    rest = [t for t in asked if t not in kept]
-    outcomes = {t: Outcome(t.name, t.seed, "kept") for t in kept}
+    if jobs is not None:
+        whole("jobs", jobs, least=1)
+    if Path(out).exists() and not Path(out).is_dir():
+        raise ValueError(f"out must be a folder; got the file {out}")
+    asked = [
+        Run(name, preset, seed, Path(out)) for name in dict.fromkeys(names or EXPERIMENTS) for seed in range(seeds)
+    ]
+    outcomes = {run: run.ended("kept") for run in asked if run.finished}
+    kept, rest = len(outcomes), [run for run in asked if run not in outcomes]
+    pool = _pool(on, device, jobs)
     tell = progress or (lambda done, total, what: None)
     tell(0, len(rest), "")
 
-    def finished(task: Task, outcome: Outcome) -> None:
-        outcomes[task] = outcome
-        tell(len(outcomes) - len(kept), len(rest), f"{task.name}, seed {task.seed}: {outcome.status}")
+    def finished(run: Run, outcome: Outcome) -> None:
+        outcomes[run] = outcome
+        tell(len(outcomes) - kept, len(rest), f"{run.name}, seed {run.seed}: {outcome.status}")
 
-    (_alone if jobs == 1 else _together)(rest, device, jobs, finished)
-    return Reproduction([outcomes[t] for t in asked], store.records()[1])
-
-
-@dataclass(frozen=True)
-class Task:
-    """One run of one experiment."""
-
-    name: str
-    preset: str
-    seed: int
-    out: str
-
-    @property
-    def config(self) -> Any:
-        """The config of its preset."""
-        return preset(load(self.name), self.preset)
+    if pool is None:
+        for run in rest:
+            finished(run, attempt(run, device))
+    elif rest:
+        with pool:
+            spread(rest, pool, finished)
+    return Reproduction([outcomes[run] for run in asked], Store(Path(out)).records()[1])
 
 
-def carry_out(task: Task, device: str) -> None:
-    """Run a task and keep its result. What it leaves on the way stays until it is finished, so that it can go on."""
-    from algoformer.provenance import provenance
-
-    store = Store(Path(task.out))
-    folder = store.folder / "unfinished" / store.file(task.name, task.config, task.seed).stem
-    site = Site(seed=task.seed, device=device, models=store.folder / "models", folder=folder)
-    begin = time.perf_counter()
-    result = load(task.name).run(task.config, site)
-    seconds = time.perf_counter() - begin
-    about = {**provenance(device), "seconds": round(seconds, 3), "preset": task.preset}
-    store.write(task.name, task.config, task.seed, result, about)
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.parent.exists() and not any(folder.parent.iterdir()):
-        folder.parent.rmdir()
-
-
-def _alone(tasks: list[Task], device: str, jobs: int, finished: Callable[[Task, Outcome], None]) -> None:
-    for task in tasks:
-        try:
-            carry_out(task, device)
-            finished(task, Outcome(task.name, task.seed, "made"))
-        except Missing as missing:
-            finished(task, Outcome(task.name, task.seed, "untested", str(missing)))
-        except Exception as error:
-            message = f"{type(error).__name__}: {error}"
-            finished(task, Outcome(task.name, task.seed, "failed", message))
+def spread(runs: Sequence[Run], pool: Pool, finished: Finished) -> None:
+    """Several runs at once; one that fails is tried twice more, after those that wait."""
+    waiting, tries, going = deque(runs), Counter[Run](), 0
+    while waiting or going:
+        while waiting and going < pool.room():
+            run = waiting.popleft()
+            pool.start(run)
+            tries[run] += 1
+            going += 1
+        for run, outcome in pool.ended():
+            going -= 1
+            if outcome.status != "failed":
+                finished(run, outcome)
+            elif tries[run] < TRIES:
+                waiting.append(run)
+            else:
+                what, newline, where = outcome.message.partition("\n")
+                finished(run, replace(outcome, message=f"{what} ({TRIES} tries){newline}{where}"))
 
 
-def _together(tasks: list[Task], device: str, jobs: int, finished: Callable[[Task, Outcome], None]) -> None:
-    """One process a run, at most `jobs` at once: a process that is killed is one run that died."""
-    context = multiprocessing.get_context("spawn")
-    waiting = deque((task, 1) for task in tasks)
-    slots = _devices(device, jobs)
-    running: dict[Any, tuple[Any, Any, Task, int, str]] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                task, tries = waiting.popleft()
-                place = slots.popleft()
-                ours, theirs = context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_child, args=(task, place, jobs, theirs), name=f"{task.name}-{task.seed}"
-                )
-                process.start()
-                theirs.close()
-                running[process.sentinel] = process, ours, task, tries, place
-            for sentinel in wait(list(running)):
-                process, ours, task, tries, place = running.pop(sentinel)
-                process.join()
-                slots.append(place)
-                message = _last(ours)
-                if process.exitcode == 0:
-                    finished(task, Outcome(task.name, task.seed, "made"))
-                elif process.exitcode == UNTESTED:
-                    finished(task, Outcome(task.name, task.seed, "untested", message))
-                elif tries < TRIES:
-                    waiting.append((task, tries + 1))
-                else:
-                    died = message or f"the process died with exit code {process.exitcode}"
-                    finished(task, Outcome(task.name, task.seed, "failed", f"{died} ({tries} tries)"))
-    finally:
-        for process, *_ in running.values():
-            process.terminate()
-            process.join()
+def _pool(on: str | None, device: str, jobs: int | None) -> Pool | None:
+    """None: one after the other, in this process."""
+    if on is not None:
+        one_of("on", on, ("ray",))
+        from algoformer.experiments.cluster import Cluster
 
+        return Cluster(device, jobs)
+    from algoformer.training import device_named
 
-def _devices(device: str, jobs: int) -> deque[str]:
-    if device != "cuda":
-        return deque([device] * jobs)
-    import torch
+    device_named(device)
+    if jobs is None or jobs == 1:
+        return None
+    from algoformer.experiments.processes import Processes
 
-    count = max(torch.cuda.device_count(), 1)
-    return deque(f"cuda:{i % count}" for i in range(jobs))
-
-
-def _child(task: Task, device: str, jobs: int, pipe: Any) -> None:
-    import os
-
-    import torch
-
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
-    try:
-        carry_out(task, device)
-    except Missing as missing:
-        pipe.send(str(missing))
-        raise SystemExit(UNTESTED) from None
-    except Exception as error:
-        pipe.send(f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-3)}")
-        raise SystemExit(1) from None
-
-
-def _last(pipe: Any) -> str:
-    try:
-        return str(pipe.recv()) if pipe.poll() else ""
-    except (EOFError, OSError):
-        return ""
-    finally:
-        pipe.close()
+    return Processes(device, jobs)

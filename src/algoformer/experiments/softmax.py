@@ -35,14 +35,18 @@ class Softmax:
     train: bool = assumed(True)  # or only load what is kept
 
     def model(self, config: Any, task: Task[Any], site: Site, *, window: int | None = None) -> Model:
-        """The trained model of a config on a task; the number of active inputs grows by the loss where there is one."""
+        """The trained model of a config on a task."""
+        return trained(self.recipe(config, task, window=window), site, fresh=self.train)
+
+    def recipe(self, config: Any, task: Task[Any], *, window: int | None = None) -> Recipe:
+        """How it is trained; the number of active inputs grows by the loss where there is one."""
         dims = Ramp(start=min(self.start_dims, self.d), stop=self.d) if hasattr(task, "active") else None
         train = TrainConfig(
             steps=self.steps, batch=self.batch, lr=self.lr, warmup=self.warmup,
             schedule="cosine" if self.cosine else "constant", window=window, dims=dims,
             log_every=min(50, self.steps),
         )  # fmt: skip
-        return trained(Recipe(model=config, task=task, train=train), site, fresh=self.train)
+        return Recipe(model=config, task=task, train=train)
 
     def sizes(self, task: Task[Any]) -> dict[str, Any]:
         """The sizes of a model for this task."""

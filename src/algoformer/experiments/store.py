@@ -79,7 +79,7 @@ class Store:
         found, broken = [], {}
         for file in self._files():
             try:
-                found.append(_read(file))
+                found.append(_judged(_read(file)))
             except ValueError as error:
                 broken[file] = str(error)
         order = {name: i for i, name in enumerate(EXPERIMENTS)}
@@ -110,6 +110,16 @@ def _read(file: Path) -> Record:
         experiment=name, revision=revision, config=_made(experiment.Config, _tuples(raw)), seed=seed,
         result=_made(experiment.Result, numbers), provenance=provenance, file=file, current=True,
     )  # fmt: skip
+
+
+def _judged(record: Record) -> Record:
+    """A record whose numbers make claims, as those of an experiment do."""
+    if record.current:
+        try:
+            load(record.experiment).claims(record.result)
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            raise ValueError(f"its numbers must make claims; got {type(error).__name__}: {error}") from error
+    return record
 
 
 def _made(kind: Any, values: dict[str, Any]) -> Any:

@@ -13,17 +13,15 @@ from algoformer.models.past import Past
 
 Kind = Literal["softmax", "relu", "linear"]
 KINDS: tuple[Kind, ...] = ("softmax", "relu", "linear")
-LONGEST, WIDTHS = 128, (16, 32, 64, 128)  # tokens, and widths of a head, of the kernel
 
 
 class Attention(nn.Module):
     """o_i = W_o sum_j f(<q_i, k_j> / sqrt(c)) v_j over the tokens j that i may attend to, c the width of a head.
 
-    f is the softmax over j; or f(a) = relu(a) / count or f(a) = a / count, count the number of such tokens. `kernel`
-    lets a hand-written one step in where it applies; `past` remembers keys and values, so that a text can go on.
+    f is the softmax over j; or f(a) = relu(a) / count or f(a) = a / count, count the number of such tokens. `past`
+    remembers keys and values, so that a text can go on.
     """
 
-    kernel = False
     past: Past | None = None
 
     def __init__(self, width: int, heads: int, kind: Kind = "softmax", dropout: float = 0.0) -> None:
@@ -40,9 +38,6 @@ class Attention(nn.Module):
         if self.past is not None:
             return self.out(self.past.attend(qkv, self.heads, mask)[:, rows])  # type: ignore[no-any-return]
         dropout = self.dropout if self.training else 0.0
-        if self.kernel and mask is None and not dropout and self.kind == "softmax" and _short(qkv, self.heads):
-            fast: Tensor = self.out(torch.ops.algoformer.short_attention(qkv, self.heads)[:, rows])
-            return fast
         q, k, v = qkv.view(b, s, 3, self.heads, e // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
         if self.kind == "softmax":
             shown = None if mask is None else mask[:, None]
@@ -54,21 +49,3 @@ class Attention(nn.Module):
             o = F.dropout(scores / shown.sum(-1, keepdim=True), dropout) @ v
         out: Tensor = self.out(o.transpose(1, 2).reshape(b, s, e)[:, rows])
         return out
-
-
-def kernels(module: nn.Module, on: bool) -> None:
-    """Let the kernel for short sequences step in, or not; it needs Triton."""
-    if on:
-        try:
-            import algoformer.models.kernels  # noqa: F401  # registers the operator
-        except ImportError:
-            return
-    for part in module.modules():
-        if isinstance(part, Attention):
-            part.kernel = on
-
-
-def _short(qkv: Tensor, heads: int) -> bool:
-    b, s, triple = qkv.shape
-    fits = b > 0 and 0 < s <= LONGEST and triple // (3 * heads) in WIDTHS
-    return fits and qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16)

@@ -127,8 +127,9 @@ def _reader(model: SequenceModel, text: Text, steps: int | None) -> Iterator[_Re
     if any(layer.kind != "softmax" for layer in layers):
         raise ValueError("attention must be softmax for a text to go on; got another kind")
     pasts = [Past() for _ in layers]
-    training = model.training
+    training, fused = model.training, model.fused is not None
     model.eval()
+    model.fuse(False)  # kernels remember nothing
     for layer, past in zip(layers, pasts, strict=True):
         layer.past = past
     try:
@@ -137,6 +138,7 @@ def _reader(model: SequenceModel, text: Text, steps: int | None) -> Iterator[_Re
     finally:
         for layer in layers:
             layer.past = None
+        model.fuse(fused)
         model.train(training)
 
 

@@ -1,7 +1,7 @@
-"""Attention for short sequences as one Triton kernel a head, forward and backward.
+"""The kernels of the fast path in Triton: a sum and its norms, the activation, and attention over short sequences.
 
-A whole head of at most 128 tokens fits on chip: scores, softmax and products are made in one program, and the backward
-pass makes them again instead of reading them; library kernels are built for long sequences.
+Each has a backward pass that makes again what it needs instead of storing it. Sums over rows, the gradients of biases
+and norms, are kept apart by program and added up by the caller: they do not depend on the order in which programs run.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -11,96 +11,443 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-WARPS = 4
+PROGRAMS = 1056  # at most so many add up rows
+NORM_WARPS = 1  # a row belongs to one warp, which adds it up without waiting for another
+ACT_SIZE, ACT_ROWS, ACT_COLS, ACT_WARPS = 2048, 4, 256, 1
+LONGEST, WIDTHS = 256, (16, 32, 64, 128)  # tokens, and widths of a head, of the attention kernel
 
 
 @triton.jit
-def _scores(qkv, s, scale, H: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr):
-    """The head's queries, keys and values, its causal softmax before normalising, and what normalises it."""
-    at = tl.arange(0, BLOCK)
-    place = qkv + at[:, None] * (3 * H * C) + tl.arange(0, C)[None, :]
-    inside = at[:, None] < s
-    q = tl.load(place, mask=inside, other=0.0)
-    k = tl.load(place + H * C, mask=inside, other=0.0)
-    v = tl.load(place + 2 * H * C, mask=inside, other=0.0)
-    shown = (at[:, None] >= at[None, :]) & (at[None, :] < s)
-    a = tl.where(shown, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
-    p = tl.exp(a - tl.max(a, 1)[:, None])
-    return q, k, v, p, tl.sum(p, 1)
+def _normal(v, eps, E: tl.constexpr):
+    """(v - mean) / deviation of every row, and 1 / deviation; columns past E are 0 in v."""
+    v = tl.where((tl.arange(0, v.shape[1]) < E)[None, :], v - tl.sum(v, 1)[:, None] / E, 0.0)
+    r = tl.rsqrt(tl.sum(v * v, 1) / E + eps)
+    return v * r[:, None], r
 
 
 @triton.jit
-def _forward(qkv, out, s, scale, H: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr):
-    b, h = tl.program_id(0) // H, tl.program_id(0) % H
-    start = b.to(tl.int64) * s
-    _q, _k, v, p, total = _scores(qkv + start * (3 * H * C) + h * C, s, scale, H, C, BLOCK)
-    o = tl.dot(p.to(v.dtype), v) / total[:, None]
-    at = tl.arange(0, BLOCK)
-    place = out + (start + at[:, None]) * (H * C) + h * C + tl.arange(0, C)[None, :]
-    tl.store(place, o.to(out.dtype.element_ty), mask=at[:, None] < s)
+def _normal_back(g, n, r, E: tl.constexpr):
+    """The gradient by v, from that by n = normal(v) and from r = 1 / deviation; columns past E are 0 in g and n."""
+    mean, slope = tl.sum(g, 1)[:, None] / E, tl.sum(g * n, 1)[:, None] / E
+    return tl.where((tl.arange(0, g.shape[1]) < E)[None, :], r[:, None] * (g - mean - n * slope), 0.0)
 
 
 @triton.jit
-def _backward(qkv, grad, out, s, scale, H: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr):
-    b, h = tl.program_id(0) // H, tl.program_id(0) % H
-    start = b.to(tl.int64) * s
-    q, k, v, p, total = _scores(qkv + start * (3 * H * C) + h * C, s, scale, H, C, BLOCK)
-    p = p / total[:, None]
-    at = tl.arange(0, BLOCK)
-    inside = at[:, None] < s
-    cols = h * C + tl.arange(0, C)[None, :]
-    g = tl.load(grad + (start + at[:, None]) * (H * C) + cols, mask=inside, other=0.0)
-    dp = tl.dot(g, tl.trans(v))
-    ds = (p * (dp - tl.sum(p * dp, 1)[:, None]) * scale).to(q.dtype)
-    place = out + (start + at[:, None]) * (3 * H * C) + cols
-    kind = out.dtype.element_ty
-    tl.store(place + 2 * H * C, tl.dot(tl.trans(p.to(q.dtype)), g).to(kind), mask=inside)
-    tl.store(place, tl.dot(ds, k).to(kind), mask=inside)
-    tl.store(place + H * C, tl.dot(tl.trans(ds), q).to(kind), mask=inside)
+def _normed(v, weight, bias, normal, r, rows, i, at, inside, eps, E: tl.constexpr):
+    """LN(v); what its backward pass needs goes to `normal` and `r`."""
+    c = tl.arange(0, v.shape[1])
+    n, deviation = _normal(v, eps, E)
+    if normal is not None:
+        tl.store(normal + at, n.to(normal.dtype.element_ty), mask=inside)
+        tl.store(r + i, deviation, mask=i < rows)
+    return n * tl.load(weight + c, mask=c < E, other=0.0)[None, :] + tl.load(bias + c, mask=c < E, other=0.0)[None, :]
 
 
-def _sizes(qkv: Tensor, heads: int) -> tuple[int, int, int, int]:
-    b, s, triple = qkv.shape
-    return b, s, triple // (3 * heads), max(16, triton.next_power_of_2(s))
+@triton.jit
+def _add_norm(
+    base, inject, branch, z_weight, z_bias, z_n, z_r, stream, state, again, a_weight, a_bias, a_n, a_r, a,
+    rows, s, o, step, eps, E: tl.constexpr, COLS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    c = tl.arange(0, COLS)
+    inside = (i < rows)[:, None] & (c < E)[None, :]
+    at = i[:, None] * E + c[None, :]
+    there = ((i // o) * s + (i % o) * step)[:, None] * E + c[None, :]
+    v = tl.zeros((ROWS, COLS), tl.float32)
+    if base is not None:
+        v += tl.load(base + there, mask=inside, other=0.0).to(tl.float32)
+    if inject is not None:
+        v += tl.load(inject + there, mask=inside, other=0.0)
+    if branch is not None:
+        v += tl.load(branch + at, mask=inside, other=0.0).to(tl.float32)
+    if z_weight is not None:
+        v = _normed(v, z_weight, z_bias, z_n, z_r, rows, i, at, inside, eps, E)
+    if stream is not None:
+        tl.store(stream + at, v, mask=inside)
+    if state is not None:
+        tl.store(state + at, v.to(state.dtype.element_ty), mask=inside)
+    if a is not None:
+        if again is not None:
+            v += tl.load(again + at, mask=inside, other=0.0)
+        v = _normed(v, a_weight, a_bias, a_n, a_r, rows, i, at, inside, eps, E)
+        tl.store(a + at, v.to(a.dtype.element_ty), mask=inside)
 
 
-@torch.library.custom_op("algoformer::short_attention", mutates_args=())
-def short_attention(qkv: Tensor, heads: int) -> Tensor:
-    """Causal softmax attention of [b s 3e] packed queries, keys and values, as [b s e]."""
-    b, s, width, block = _sizes(qkv, heads)
-    qkv = qkv.contiguous()
-    out = qkv.new_empty(b, s, heads * width)
-    _forward[(b * heads,)](qkv, out, s, width**-0.5, heads, width, block, num_warps=WARPS)
-    return out
+@triton.jit
+def _added(place, v, full, ADD: tl.constexpr):
+    if ADD:
+        v += tl.load(place, mask=full, other=0.0)
+    tl.store(place, v, mask=full)
 
 
-@torch.library.custom_op("algoformer::short_attention_backward", mutates_args=())
-def short_attention_backward(qkv: Tensor, grad: Tensor, heads: int) -> Tensor:
-    """The gradient by the packed queries, keys and values."""
-    b, s, width, block = _sizes(qkv, heads)
-    qkv, grad = qkv.contiguous(), grad.contiguous()
-    out = torch.empty_like(qkv)
-    _backward[(b * heads,)](qkv, grad, out, s, width**-0.5, heads, width, block, num_warps=WARPS)
-    return out
+@triton.jit
+def _add_norm_back(
+    skip, a_grad, a_weight, a_n, a_r, inject_grad, z_grad, z_weight, z_n, z_r, out, low, sums, stride, rows, s, o, step,
+    ADD: tl.constexpr, E: tl.constexpr, COLS: tl.constexpr, ROWS: tl.constexpr, TURNS: tl.constexpr,
+):  # fmt: skip
+    c = tl.arange(0, COLS)
+    full = c < E
+    none = tl.zeros((COLS,), tl.float32)
+    a_weights, a_biases, z_weights, z_biases, biases = none, none, none, none, none
+    for turn in range(TURNS):
+        i = (tl.program_id(0) + turn * tl.num_programs(0)).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        inside = (i < rows)[:, None] & full[None, :]
+        at = i[:, None] * E + c[None, :]
+        g = tl.zeros((ROWS, COLS), tl.float32)
+        if skip is not None:
+            token = i % s
+            there = ((i // s) * o + token // step)[:, None] * E + c[None, :]
+            g += tl.load(skip + there, mask=inside & (token % step == 0)[:, None], other=0.0)
+        if a_grad is not None:
+            d = tl.load(a_grad + at, mask=inside, other=0.0).to(tl.float32)
+            n = tl.load(a_n + at, mask=inside, other=0.0).to(tl.float32)
+            a_weights += tl.sum(d * n, 0)
+            a_biases += tl.sum(d, 0)
+            weight = tl.load(a_weight + c, mask=full, other=0.0)[None, :]
+            g += _normal_back(d * weight, n, tl.load(a_r + i, mask=i < rows, other=0.0), E)
+        if inject_grad is not None:
+            tl.store(inject_grad + at, tl.load(inject_grad + at, mask=inside, other=0.0) + g, mask=inside)
+        if z_grad is not None:
+            g += tl.load(z_grad + at, mask=inside, other=0.0).to(tl.float32)
+        if z_n is not None:
+            n = tl.load(z_n + at, mask=inside, other=0.0).to(tl.float32)
+            z_weights += tl.sum(g * n, 0)
+            z_biases += tl.sum(g, 0)
+            weight = tl.load(z_weight + c, mask=full, other=0.0)[None, :]
+            g = _normal_back(g * weight, n, tl.load(z_r + i, mask=i < rows, other=0.0), E)
+        if out is not None:
+            tl.store(out + at, g.to(out.dtype.element_ty), mask=inside)
+        if low is not None:
+            tl.store(low + at, g.to(low.dtype.element_ty), mask=inside)
+            biases += tl.sum(g, 0)
+    place = sums + tl.program_id(0) * stride + c
+    if a_grad is not None:
+        _added(place, a_weights, full, ADD)
+        _added(place + E, a_biases, full, ADD)
+    if z_n is not None:
+        _added(place + 2 * E, z_weights, full, ADD)
+        _added(place + 3 * E, z_biases, full, ADD)
+    if low is not None:
+        _added(place + 4 * E, biases, full, ADD)
 
 
-@short_attention.register_fake
-def _(qkv: Tensor, heads: int) -> Tensor:
-    return qkv.new_empty(*qkv.shape[:2], qkv.shape[2] // 3)
+@triton.jit
+def _tanh(v):
+    return 1.0 - 2.0 / (1.0 + tl.exp(2.0 * v))
 
 
-@short_attention_backward.register_fake
-def _(qkv: Tensor, grad: Tensor, heads: int) -> Tensor:
-    return qkv.new_empty(qkv.shape)
+@triton.jit
+def _gelu_parts(u):
+    """tanh(sqrt(2/pi) (u + 0.044715 u^3)), and the derivative of its argument."""
+    t = _tanh(0.7978845608028654 * u * (1.0 + 0.044715 * u * u))
+    return t, 0.7978845608028654 * (1.0 + 3 * 0.044715 * u * u)
 
 
-def _keep(ctx, inputs, output) -> None:
-    ctx.save_for_backward(inputs[0])
-    ctx.heads = inputs[1]
+@triton.jit
+def _act(u, out, count, RELU: tl.constexpr, SIZE: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    v = tl.load(u + at, mask=at < count, other=0.0).to(tl.float32)
+    v = tl.maximum(v, 0.0) if RELU else 0.5 * v * (1.0 + _gelu_parts(v)[0])
+    tl.store(out + at, v.to(out.dtype.element_ty), mask=at < count)
 
 
-def _gradient(ctx, grad):
-    return short_attention_backward(ctx.saved_tensors[0], grad, ctx.heads), None
+@triton.jit
+def _act_back(
+    u, grad, sums, stride, rows,
+    ADD: tl.constexpr, F: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, TURNS: tl.constexpr,
+):  # fmt: skip
+    c = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    full = c < F
+    biases = tl.zeros((COLS,), tl.float32)
+    for turn in range(TURNS):
+        r = (tl.program_id(0) + turn * tl.num_programs(0)).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        inside = (r < rows)[:, None] & full[None, :]
+        mine = r[:, None] * F + c[None, :]
+        v = tl.load(u + mine, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(grad + mine, mask=inside, other=0.0).to(tl.float32)
+        if RELU:
+            g = tl.where(v > 0, g, 0.0)
+        else:
+            t, inner = _gelu_parts(v)
+            g = g * (0.5 * (1.0 + t) + 0.5 * v * (1.0 - t * t) * inner)
+        tl.store(u + mine, g.to(u.dtype.element_ty), mask=inside)
+        biases += tl.sum(g, 0)
+    _added(sums + tl.program_id(0) * stride + c, biases, full, ADD)
 
 
-short_attention.register_autograd(_gradient, setup_context=_keep)
+@triton.jit
+def _rows(start, first, s, step, STRIDE: tl.constexpr, N: tl.constexpr, C: tl.constexpr):
+    """Rows first, first + step, ... of a head, N of them; 0 from row s on."""
+    at = first + step * tl.arange(0, N)[:, None]
+    return tl.load(start + at * STRIDE + tl.arange(0, C)[None, :], mask=at < s, other=0.0)
+
+
+@triton.jit
+def _keep(start, first, s, step, v, STRIDE: tl.constexpr):
+    at = first + step * tl.arange(0, v.shape[0])[:, None]
+    tl.store(start + at * STRIDE + tl.arange(0, v.shape[1])[None, :], v.to(start.dtype.element_ty), mask=at < s)
+
+
+@triton.jit
+def _scores(q, k, first_q, step, first_k, s, scale, P: tl.constexpr):
+    """<q_i, k_j> scale where row i comes not before row j, else -inf."""
+    i = first_q + step * tl.arange(0, q.shape[0])[:, None]
+    j = first_k + tl.arange(0, k.shape[0])[None, :]
+    return tl.where((i >= j) & (j < s), tl.dot(q, tl.trans(k), input_precision=P) * scale, float("-inf"))
+
+
+@triton.jit
+def _attend(
+    qkv, out, lse, s, o, scale,
+    H: tl.constexpr, C: tl.constexpr, A: tl.constexpr, B: tl.constexpr, QA: tl.constexpr, QB: tl.constexpr,
+    STEP: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    b, h = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    qkv += b * s * (3 * H * C) + h * C
+    out += b * o * (H * C) + h * C
+    lse += tl.program_id(0).to(tl.int64) * o
+    W: tl.constexpr = 3 * H * C
+    k, v = _rows(qkv + H * C, 0, s, 1, W, A, C), _rows(qkv + 2 * H * C, 0, s, 1, W, A, C)
+    x = _scores(_rows(qkv, 0, s, STEP, W, QA, C), k, 0, STEP, 0, s, scale, P)
+    top = tl.max(x, 1)
+    p = tl.exp(x - top[:, None])
+    total = tl.sum(p, 1)
+    _keep(out, 0, o, 1, tl.dot(p.to(v.dtype), v, input_precision=P) / total[:, None], H * C)
+    i = tl.arange(0, QA)
+    tl.store(lse + i, top + tl.log(total), mask=i < o)
+    if B > 0:
+        k2, v2 = _rows(qkv + H * C, A, s, 1, W, B, C), _rows(qkv + 2 * H * C, A, s, 1, W, B, C)
+        q = _rows(qkv, A, s, STEP, W, QB, C)
+        x = tl.dot(q, tl.trans(k), input_precision=P) * scale
+        x2 = _scores(q, k2, A, STEP, A, s, scale, P)
+        top = tl.maximum(tl.max(x, 1), tl.max(x2, 1))
+        p, p2 = tl.exp(x - top[:, None]), tl.exp(x2 - top[:, None])
+        total = tl.sum(p, 1) + tl.sum(p2, 1)
+        y = tl.dot(p.to(v.dtype), v, input_precision=P) + tl.dot(p2.to(v.dtype), v2, input_precision=P)
+        _keep(out, QA, o, 1, y / total[:, None], H * C)
+        i = QA + tl.arange(0, QB)
+        tl.store(lse + i, top + tl.log(total), mask=i < o)
+
+
+@triton.jit
+def _queries(qkv, out, grad, lse, first, at, s, o, STEP: tl.constexpr, W: tl.constexpr, HC: tl.constexpr,
+             N: tl.constexpr, C: tl.constexpr):  # fmt: skip
+    """N queries from row `first` of the answer and token `at` on: themselves, their gradient, its mean, their lse."""
+    i = first + tl.arange(0, N)
+    g = _rows(grad, first, o, 1, HC, N, C)
+    mean = tl.sum(g.to(tl.float32) * _rows(out, first, o, 1, HC, N, C).to(tl.float32), 1)
+    return _rows(qkv, at, s, STEP, W, N, C), g, mean, tl.load(lse + i, mask=i < o, other=0.0)
+
+
+@triton.jit
+def _met(q, g, mean, lse, k, v, scale, at_q, at_k, STEP: tl.constexpr, MASK: tl.constexpr, P: tl.constexpr):
+    """The attention of queries to keys, and the gradient by their scores, both with a row for every key."""
+    p = tl.exp(tl.dot(k, tl.trans(q), input_precision=P) * scale - lse[None, :])
+    if MASK:
+        i = at_q + STEP * tl.arange(0, q.shape[0])[None, :]
+        p = tl.where(i >= at_k + tl.arange(0, k.shape[0])[:, None], p, 0.0)
+    d = p * (tl.dot(v, tl.trans(g), input_precision=P) - mean[None, :]) * scale
+    return p.to(k.dtype), d.to(k.dtype)
+
+
+@triton.jit
+def _attend_back(
+    qkv, out, grad, lse, sums, stride, s, o, scale,
+    H: tl.constexpr, C: tl.constexpr, A: tl.constexpr, B: tl.constexpr, QA: tl.constexpr, QB: tl.constexpr,
+    STEP: tl.constexpr, P: tl.constexpr, ADD: tl.constexpr,
+):  # fmt: skip
+    b, h = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    W: tl.constexpr = 3 * H * C
+    qkv += b * s * W + h * C
+    out += b * o * (H * C) + h * C
+    grad += b * o * (H * C) + h * C
+    lse += tl.program_id(0).to(tl.int64) * o
+    k, v = _rows(qkv + H * C, 0, s, 1, W, A, C), _rows(qkv + 2 * H * C, 0, s, 1, W, A, C)
+    q, g, mean, top = _queries(qkv, out, grad, lse, 0, 0, s, o, STEP, W, H * C, QA, C)
+    p, d = _met(q, g, mean, top, k, v, scale, 0, 0, STEP, True, P)
+    dv, dk = tl.dot(p, g, input_precision=P), tl.dot(d, q, input_precision=P)
+    dq = tl.dot(tl.trans(d), k, input_precision=P)
+    q_sum, v_sum = tl.sum(dq, 0), tl.sum(g.to(tl.float32), 0)
+    tl.debug_barrier()  # the queries are read, and now written over
+    _keep(qkv, 0, s, STEP, dq, W)
+    if STEP == 2:
+        _keep(qkv, 1, s, STEP, tl.zeros_like(dq), W)
+    if B > 0:
+        k2, v2 = _rows(qkv + H * C, A, s, 1, W, B, C), _rows(qkv + 2 * H * C, A, s, 1, W, B, C)
+        q, g, mean, top = _queries(qkv, out, grad, lse, QA, A, s, o, STEP, W, H * C, QB, C)
+        p, d = _met(q, g, mean, top, k, v, scale, A, 0, STEP, False, P)
+        dv, dk = tl.dot(p, g, dv, input_precision=P), tl.dot(d, q, dk, input_precision=P)
+        p2, d2 = _met(q, g, mean, top, k2, v2, scale, A, A, STEP, True, P)
+        dq = tl.dot(tl.trans(d), k, input_precision=P) + tl.dot(tl.trans(d2), k2, input_precision=P)
+        q_sum += tl.sum(dq, 0)
+        v_sum += tl.sum(g.to(tl.float32), 0)
+        dv2, dk2 = tl.dot(p2, g, input_precision=P), tl.dot(d2, q, input_precision=P)
+        tl.debug_barrier()
+        _keep(qkv, A, s, STEP, dq, W)
+        if STEP == 2:
+            _keep(qkv, A + 1, s, STEP, tl.zeros_like(dq), W)
+        _keep(qkv + H * C, A, s, 1, dk2, W)
+        _keep(qkv + 2 * H * C, A, s, 1, dv2, W)
+    tl.debug_barrier()
+    _keep(qkv + H * C, 0, s, 1, dk, W)
+    _keep(qkv + 2 * H * C, 0, s, 1, dv, W)
+    place = sums + b * stride + h * C + tl.arange(0, C)
+    if ADD:
+        q_sum += tl.load(place)
+        v_sum += tl.load(place + 2 * H * C)
+    tl.store(place, q_sum)
+    tl.store(place + H * C, tl.zeros_like(q_sum))  # a bias of the keys changes no softmax
+    tl.store(place + 2 * H * C, v_sum)  # the rows of a softmax add up to 1
+
+
+@triton.jit
+def _column_sums(x, out, rows, cols, ROWS: tl.constexpr, COLS: tl.constexpr):
+    r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    c = tl.program_id(0) * COLS + tl.arange(0, COLS)
+    inside = (r < rows)[:, None] & (c < cols)[None, :]
+    total = tl.sum(tl.load(x + r[:, None].to(tl.int64) * cols + c[None, :], mask=inside, other=0.0), 0)
+    tl.store(out + tl.program_id(1).to(tl.int64) * cols + c, total, mask=c < cols)
+
+
+Norm = tuple[Tensor, Tensor]  # its weight and bias
+Kept = tuple[Tensor, Tensor]  # what a norm leaves for its backward pass: rows of mean 0 and deviation 1, 1 / deviation
+Sums = tuple[Tensor, bool]  # [programs ...]; is it added to what is there?
+NOTHING = None, None
+
+
+def add_norm(
+    like: Tensor,
+    eps: float,
+    *,
+    base: Tensor | None = None,
+    inject: Tensor | None = None,
+    branch: Tensor | None = None,
+    z: tuple[Norm, Kept | None] | None = None,
+    stream: Tensor | None = None,
+    state: Tensor | None = None,
+    again: Tensor | None = None,
+    a: tuple[Norm, Kept | None, Tensor] | None = None,
+    tokens: tuple[int, int, int] = (1, 1, 1),
+) -> None:
+    """v = base + inject + branch, with a norm `z` then LN(v), goes to `stream` and `state`; LN(v + again) goes to `a`.
+
+    Whatever is None is left out; the rows are those of `like`. `tokens` = (s, o, step): they are the tokens 0, step,
+    2 step, ..., o of them, of every s rows of base and inject.
+    """
+    rows, width = like.shape
+    z_norm, z_kept = z or (NOTHING, None)
+    a_norm, a_kept, out = a or (NOTHING, None, None)
+    each = _rows_each(width)
+    _add_norm[(triton.cdiv(rows, each),)](
+        base, inject, branch, *z_norm, *(z_kept or NOTHING), stream, state, again, *a_norm, *(a_kept or NOTHING), out,
+        rows, *tokens, eps, width, triton.next_power_of_2(width), each, num_warps=NORM_WARPS
+    )  # fmt: skip
+
+
+def add_norm_back(
+    like: Tensor,
+    sums: Sums,
+    *,
+    skip: Tensor | None = None,
+    a: tuple[Tensor, Tensor, Kept] | None = None,
+    inject_grad: Tensor | None = None,
+    z_grad: Tensor | None = None,
+    z: tuple[Tensor, Kept] | None = None,
+    out: Tensor | None = None,
+    low: Tensor | None = None,
+    tokens: tuple[int, int, int] = (1, 1, 1),
+) -> None:
+    """Back through `add_norm`: the gradient by v + again is added to `inject_grad`, that by the sum goes to `out`.
+
+    `a` is the gradient of its last norm, that norm's weight, and what it left; `skip` adds to what comes back from it.
+    `z_grad` is the gradient of z, `z` the weight of its norm and what it left. `low` takes the result in the precision
+    of products; `sums` takes the gradients by weight and bias of `a`, of `z`, and the sum of `low`, 5 times the width.
+    """
+    (rows, width), (place, add) = like.shape, sums
+    a_grad, a_weight, a_kept = a or (None, None, NOTHING)
+    z_weight, z_kept = z or (None, NOTHING)
+    each = _rows_each(width)
+    turns = triton.cdiv(rows, each * len(place))
+    _add_norm_back[(len(place),)](
+        skip, a_grad, a_weight, *a_kept, inject_grad, z_grad, z_weight, *z_kept, out, low, place, place.stride(0),
+        rows, *tokens, add, width, triton.next_power_of_2(width), each, turns, num_warps=NORM_WARPS
+    )  # fmt: skip
+
+
+def act(u: Tensor, out: Tensor, relu: bool) -> None:
+    """The activation."""
+    _act[(triton.cdiv(u.numel(), ACT_SIZE),)](u, out, u.numel(), relu, ACT_SIZE, num_warps=4)
+
+
+def act_back(u: Tensor, grad: Tensor, sums: Sums, relu: bool) -> None:
+    """The gradient before the activation, in the place of u; `sums` takes its sum."""
+    (rows, f), (place, add) = u.shape, sums
+    turns, grid = triton.cdiv(rows, ACT_ROWS * len(place)), (len(place), triton.cdiv(f, ACT_COLS))
+    _act_back[grid](u, grad, place, place.stride(0), rows, add, f, relu, ACT_ROWS, ACT_COLS, turns, num_warps=ACT_WARPS)
+
+
+def programs(rows: int, width: int) -> int:
+    """How many programs add up so many rows: each takes its share equally often."""
+    tiles = triton.cdiv(rows, _rows_each(width))
+    return int(triton.cdiv(tiles, triton.cdiv(tiles, PROGRAMS)))
+
+
+def _rows_each(width: int) -> int:
+    """The rows that a program holds at once, in its registers."""
+    return 2 if width <= 256 else 1
+
+
+def column_sums(x: Tensor) -> Tensor:
+    """The sum of the rows of [r c], 64 of them at a time."""
+    while len(x) > 1:
+        rows, cols = x.shape
+        grid = triton.cdiv(cols, 64), triton.cdiv(rows, 64)
+        out = x.new_empty(grid[1], cols)
+        _column_sums[grid](x, out, rows, cols, 64, 64)
+        x = out
+    return x[0]
+
+
+def attends(qkv: Tensor, heads: int, step: int) -> bool:
+    """Is there an attention kernel for these sequences and heads, read at every step-th token? Not in full float32."""
+    _, s, triple = qkv.shape
+    exact = qkv.is_cuda and qkv.dtype == torch.float32 and _precision() == "ieee"
+    return 0 < s <= LONGEST and triple // (3 * heads) in WIDTHS and not exact and (step == 1 or (step == 2 and s > 32))
+
+
+def _parts(s: int, step: int) -> tuple[int, int, int, int]:
+    """The tokens in two parts, each a power of two: later tokens alone meet both."""
+    a = max(16, triton.next_power_of_2(s) // 2)
+    b = max(16, triton.next_power_of_2(s - a)) if s > a else 0
+    return a, b, max(16, a // step), max(16, b // step) if b else 0
+
+
+def attend(qkv: Tensor, out: Tensor, lse: Tensor, heads: int, step: int = 1) -> None:
+    """Causal softmax attention of [b s 3e] packed queries, keys and values, at tokens 0, step, 2 step, ...: [b o e].
+
+    `lse` takes the logarithm of what the softmax is divided by, for its backward pass.
+    """
+    (b, s, triple), o = qkv.shape, out.shape[1]
+    width, parts = triple // (3 * heads), _parts(s, step)
+    _attend[(b * heads,)](
+        qkv, out, lse, s, o, width**-0.5, heads, width, *parts, step, _precision(), num_warps=_warps(qkv, parts[2])
+    )
+
+
+def attend_back(qkv: Tensor, out: Tensor, grad: Tensor, lse: Tensor, sums: Sums, heads: int, step: int = 1) -> None:
+    """The gradient by queries, keys and values, in their place; `sums` takes its sum over the tokens."""
+    (b, s, triple), o, (place, add) = qkv.shape, grad.shape[1], sums
+    width, parts = triple // (3 * heads), _parts(s, step)
+    _attend_back[(b * heads,)](
+        qkv, out, grad, lse, place, place.stride(0), s, o, width**-0.5, heads, width, *parts, step, _precision(), add,
+        num_warps=_warps(qkv, parts[0] * (2 if parts[0] > 64 else 1)),
+    )  # fmt: skip
+
+
+def _warps(qkv: Tensor, size: int) -> int:
+    """So many that a tile of scores stays in registers."""
+    return max(1, min(8, size // 32)) * (2 if qkv.dtype == torch.float32 else 1)
+
+
+def _precision() -> str:
+    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"

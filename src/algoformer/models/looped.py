@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from algoformer.checks import whole
 from algoformer.models.blocks import Answer, BlockConfig, Body, initialise
 from algoformer.models.model import SequenceModel
-from algoformer.models.tokens import Layout
+from algoformer.models.tokens import Layout, masked
 
 
 class State(NamedTuple):
@@ -37,6 +37,15 @@ class Loop(SequenceModel):
 
     def step(self, p: Any, s: State, t: int) -> State:
         return s._replace(z=self.body(s.z, s.e, s.layout.mask))
+
+    def unscored(self, p: Any, *, first: int, loops: int, gradient: int) -> Tensor:
+        if self.fused is None or first == 0 or masked(p):
+            return super().unscored(p, first=first, loops=loops, gradient=gradient)
+        s, body = self.init(p), self.body
+        inject, keep = s.e if body.injection else None, loops - first + 1
+        z = self.fused(s.z, body.stack.blocks, inject=inject, norm=body.norm, loops=loops, keep=keep, gradient=gradient)
+        out: Tensor = self.answer(z.flatten(0, 1), None, s.layout.rows)
+        return out.view(len(z), -1, *out.shape[1:])
 
     def endings(self, states: Sequence[State]) -> Tensor:
         mask, rows = states[0].layout.mask, states[0].layout.rows

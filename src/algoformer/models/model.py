@@ -1,5 +1,6 @@
 """What all models share: they are Algorithms, one frozen config makes them, and they save and load as folders."""
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,15 +12,16 @@ import torch.nn.functional as F
 from huggingface_hub import PyTorchModelHubMixin, constants, hf_hub_download
 from jaxtyping import Float, Int
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from algoformer.algorithm import Algorithm
-from algoformer.models.blocks import BlockConfig
+from algoformer.models.blocks import BlockConfig, Stack
 from algoformer.models.tokens import Layout, interleaved, paired, written
 from algoformer.prompt import Chains, Dense, Prompt, Series, Text
 
 M = TypeVar("M", bound="Model")
+WIDEST = 1024  # a row must fit into one program of a kernel
 
 
 class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
@@ -46,6 +48,25 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
     def regions(self) -> list[nn.Module]:
         """The parts to compile, each on its own, so that the number of steps stays free."""
         return []
+
+    def answers(self, p: Any, *, first: int, loops: int, gradient: int) -> Float[Tensor, "t b o k"]:
+        """What the states `first` to `loops` say; the last `gradient` steps carry gradient."""
+        return self.readings(p, self.visited(p, first=first, loops=loops, gradient=gradient))
+
+    def visited(self, p: Any, *, first: int, loops: int, gradient: int) -> list[Any]:
+        """The states `first` to `loops`; the last `gradient` steps carry gradient."""
+        s = self.init(p)
+        states = [s] if first == 0 else []
+        for t in range(loops):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and t >= loops - gradient):
+                s = self.step(p, s, t)
+            if t + 1 >= first:
+                states.append(s)
+        return states
+
+    def fuse(self, on: bool) -> bool:
+        """Let hand-written kernels step in where they can, or no longer; says whether they do."""
+        return False
 
     def readings(self, p: Any, states: Sequence[Any]) -> Float[Tensor, "t b o k"]:
         """What several states of one prompt say; in one pass where the model can."""
@@ -77,6 +98,10 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
         """Write config.json and model.safetensors, in the Hugging Face manner."""
         config = {"model": type(self).__name__, **asdict(self.config)}
         return super().save_pretrained(save_directory, config=config, **options)
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        weights = {name: v.detach().contiguous().clone() for name, v in self.state_dict().items()}  # of a vector, maybe
+        save_file(weights, save_directory / constants.SAFETENSORS_SINGLE_FILE, metadata={"format": "pt"})
 
     @classmethod
     def _from_pretrained(cls: type[M], *, model_id: str, config: Any = None, **options: Any) -> M:
@@ -118,7 +143,7 @@ class SequenceModel(Model):
     """
 
     config: BlockConfig
-    answer: nn.Module
+    fused: Any = None
 
     def __init__(self, config: BlockConfig) -> None:
         super().__init__(config)
@@ -153,6 +178,13 @@ class SequenceModel(Model):
         """The score of every token of the vocabulary; labels as they are."""
         return F.linear(h, self.embed.weight) if self.config.vocabulary else h
 
+    def unscored(self, p: Any, *, first: int, loops: int, gradient: int) -> Float[Tensor, "t b o _"]:
+        """As `answers`, before a vocabulary is scored."""
+        return self.endings(self.visited(p, first=first, loops=loops, gradient=gradient))
+
+    def answers(self, p: Any, *, first: int, loops: int, gradient: int) -> Tensor:
+        return self.scores(self.unscored(p, first=first, loops=loops, gradient=gradient))
+
     def read(self, p: Any, s: Any) -> Tensor:
         return self.scores(self.endings([s])[0])
 
@@ -173,6 +205,21 @@ class SequenceModel(Model):
         if c.positions and used > c.positions:
             raise ValueError(f"positions must be at least the prompt's {used} tokens; got {c.positions}")
         return values, layout
+
+    def fuse(self, on: bool) -> bool:
+        """Softmax attention without a mask or dropout, in float32 on a GPU, needs Triton."""
+        c, weight = self.config, self.embed.weight
+        fits = c.causal and c.attention == "softmax" and not c.dropout and c.width <= WIDEST
+        self.fused = None
+        if on and fits and weight.is_cuda and weight.dtype == torch.float32:
+            with contextlib.suppress(ImportError):
+                from algoformer.models import fused
+
+                self.fused = fused.run
+        for part in self.modules():
+            if isinstance(part, Stack):
+                part.fused = self.fused
+        return self.fused is not None
 
     def placed(self, layout: Layout) -> Float[Tensor, "#b s e"] | float:
         """The embedding of the tokens' places."""

@@ -102,6 +102,11 @@ def written(p: Text) -> tuple[Int[Tensor, "b s"], Layout]:
     return p.tokens, Layout(places, mask, slice(None))
 
 
+def masked(p: Any) -> bool:
+    """Does a causal model need a mask of its own for this prompt?"""
+    return isinstance(p, Prompt) or (isinstance(p, Text) and p.mask == "prefix")
+
+
 def sequences(p: Prompt) -> tuple[Prompt, Int[Tensor, " c"]]:
     """One prompt a query with the seen pairs in front, and how many there are: what a recurrent model reads."""
     x, y, seen = _seen_first(p)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from algoformer.checks import whole
 from algoformer.models.blocks import Answer, Block, BlockConfig, initialise
 from algoformer.models.model import Layered, SequenceModel
-from algoformer.models.tokens import Layout
+from algoformer.models.tokens import Layout, masked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,14 @@ class Transformer(Layered, SequenceModel):  # type: ignore[misc, override]
 
     def step(self, p: Any, s: Stream, t: int) -> Stream:
         return s._replace(h=self.blocks[t](s.h, s.layout.mask))
+
+    def unscored(self, p: Any, *, first: int, loops: int, gradient: int) -> Tensor:
+        if self.fused is None or first != loops or masked(p):
+            return super().unscored(p, first=first, loops=loops, gradient=gradient)
+        s = self.init(p)
+        h = self.fused(s.h, self.blocks[:loops], norm=self.answer.norm, rows=s.layout.rows)
+        out: Tensor = self.answer.head(h)
+        return out
 
     def endings(self, states: Sequence[Stream]) -> Tensor:
         return torch.stack([self.answer(s.h, None, s.layout.rows) for s in states])

@@ -10,6 +10,7 @@ from algoformer.solvers.gradient import (
 )
 from algoformer.solvers.krylov import BFGS, LBFGS, ConjugateGradient
 from algoformer.solvers.logistic import DampedNewton, LogisticGradientDescent
+from algoformer.solvers.network import NetworkGradientDescent
 from algoformer.solvers.newton import Newton
 from algoformer.solvers.online import OnlineGradientDescent
 from algoformer.solvers.reductions import Features, Links, Windows
@@ -30,6 +31,7 @@ __all__ = [
     "LogisticGradientDescent",
     "NearestNeighbours",
     "Nesterov",
+    "NetworkGradientDescent",
     "Newton",
     "OnlineGradientDescent",
     "PreconditionedGradientDescent",

@@ -6,15 +6,18 @@ The loss is |Xw - y|²/2n with `gradient="mean"` and |Xw - y|²/2 with `gradient
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
+from algoformer.algorithm import Algorithm
 from algoformer.checks import one_of, real, whole
-from algoformer.prompt import Prompt
-from algoformer.solvers.linear import Linear, counts, extremes, origin, ratio
+from algoformer.prompt import Dense, Prompt
+from algoformer.solvers.linear import Linear, answers, counts, extremes, no_autograd, origin, ratio
+from algoformer.solvers.spectrum import Directions, directions, prefixes
 
 Gradient = Literal["mean", "sum"]
 Rate = float | Literal["1/lmax", "2/(lmax+lmin)"]
@@ -35,25 +38,61 @@ class Descent(NamedTuple):
         return self.x.mT @ (self.x @ w - self.y)
 
 
+class Solved(NamedTuple):
+    """The solved share g [... r] of each singular direction, η λ [... r], and the directions."""
+
+    g: Tensor
+    rate: Tensor
+    along: Directions
+
+    @property
+    def w(self) -> Tensor:
+        """The weights."""
+        return self.along.solved(self.g)
+
+
 @dataclass(frozen=True, kw_only=True)
-class GradientDescent(Linear[Descent]):
-    """w ← w - η ∇(w), with η fixed or from each prompt's spectrum (λmin the smallest that is not 0)."""
+class GradientDescent(Algorithm[Any, Any]):
+    """w ← w - η ∇(w), with η fixed or from each prompt's spectrum (λmin the smallest that is not 0).
+
+    `form="spectral"` takes the same steps along the singular vectors of X, where each is a number: the share of a
+    direction that is solved goes g ← g + η λ (1 - g). It is for thousands of steps, and for every prefix at once.
+    """
 
     eta: Rate = "1/lmax"
     steps: int = 20
     gradient: Gradient = "mean"
+    form: Literal["iterated", "spectral"] = "iterated"
 
     def __post_init__(self) -> None:
         _check_rate(self.eta)
         whole("steps", self.steps)
         one_of("gradient", self.gradient, ("mean", "sum"))
+        one_of("form", self.form, ("iterated", "spectral"))
 
-    def init(self, p: Prompt) -> Descent:
-        x, y = _scaled(p, self.gradient)
-        return Descent(origin(p), origin(p), x, y, _rate(self.eta, x), x.new_zeros(()))
+    @property
+    def kinds(self) -> tuple[type, ...]:  # type: ignore[override]
+        return (Prompt, Dense) if self.form == "spectral" else (Prompt,)
 
-    def step(self, p: Prompt, s: Descent, t: int) -> Descent:
+    def init(self, p: Prompt | Dense) -> Descent | Solved:
+        if self.form == "spectral":
+            no_autograd(self, p, 'form="iterated" has one')
+            along = directions(*p.pairs) if isinstance(p, Prompt) else prefixes(p)
+            values = along.values / _counts(p) if self.gradient == "mean" else along.values
+            top = pad(values, (0, 1)).amax(-1, keepdim=True)
+            least = pad(values.where(values > 0, torch.inf), (0, 1), value=torch.inf).amin(-1, keepdim=True)
+            eta = _rule(self.eta, top, least.where(least.isfinite(), 0.0))
+            return Solved(torch.zeros_like(values), eta * values, along)
+        x, y = _scaled(p, self.gradient)  # type: ignore[arg-type]
+        return Descent(origin(p), origin(p), x, y, _rate(self.eta, x), x.new_zeros(()))  # type: ignore[arg-type]
+
+    def step(self, p: Prompt | Dense, s: Any, t: int) -> Any:
+        if isinstance(s, Solved):
+            return s._replace(g=s.g + s.rate * (1 - s.g))
         return s._replace(w=s.w - s.eta * s.slope(s.w))
+
+    def read(self, p: Prompt | Dense, s: Any) -> Float[Tensor, "b o k"]:
+        return answers(p, s.w)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -194,10 +233,21 @@ def _scaled(p: Prompt, gradient: Gradient) -> tuple[Tensor, Tensor]:
     return x / root, y / root
 
 
+def _counts(p: Prompt | Dense) -> Tensor:
+    """How many pairs a prompt shows, or each prefix of a dense one, at least 1: [b 1] or [n 1]."""
+    if isinstance(p, Prompt):
+        return counts(p)[..., 0]
+    return torch.arange(p.x.shape[1], dtype=p.x.dtype, device=p.x.device).clamp(min=1)[:, None]
+
+
 def _rate(eta: Rate, x: Tensor) -> Tensor:
+    return x.new_tensor(eta) if not isinstance(eta, str) else _rule(eta, *extremes(x))
+
+
+def _rule(eta: Rate, top: Tensor, least: Tensor) -> Tensor:
+    """η from the largest eigenvalue and the smallest that is not 0."""
     if not isinstance(eta, str):
-        return x.new_tensor(eta)
-    top, least = extremes(x)
+        return torch.full_like(top, eta)
     return ratio(torch.ones_like(top), top) if eta == "1/lmax" else ratio(2 * torch.ones_like(top), top + least)
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from algoformer.algorithm import Algorithm
-from algoformer.prompt import Prompt
+from algoformer.prompt import Dense, Prompt
 
 
 @runtime_checkable
@@ -28,6 +28,11 @@ class Linear(Algorithm[Prompt, S]):
 
     def read(self, p: Prompt, s: S) -> Float[Tensor, "b o k"]:
         return p.queries @ s.w
+
+
+def answers(p: Prompt | Dense, w: Tensor) -> Float[Tensor, "b o k"]:
+    """What weights [b d k] predict, or weights of every prefix [b n d k] of a dense prompt."""
+    return p.queries @ w if isinstance(p, Prompt) else torch.einsum("bnd,bndk->bnk", p.x, w)
 
 
 def origin(p: Prompt) -> Float[Tensor, "b d k"]:

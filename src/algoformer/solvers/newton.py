@@ -22,22 +22,22 @@ from torch.nn.functional import pad
 from algoformer.algorithm import Algorithm
 from algoformer.checks import one_of, real, whole
 from algoformer.prompt import Dense, Prompt
-from algoformer.solvers.linear import cutoff, no_autograd, ratio
+from algoformer.solvers.linear import answers, cutoff, no_autograd, ratio
+from algoformer.solvers.spectrum import Directions, before, directions, prefixes, ridged
 
 Scale = float | Literal["frobenius", "spectral", "optimal"]
 
 
 class Shares(NamedTuple):
-    """The solved share g [... r] of each singular direction v [... d r], and the solution z [... r k] along them."""
+    """The solved share g [... r] of each singular direction, and the directions."""
 
     g: Tensor
-    v: Tensor
-    z: Tensor
+    along: Directions
 
     @property
     def w(self) -> Tensor:
         """The weights."""
-        return self.v @ (self.g[..., None] * self.z)
+        return self.along.solved(self.g)
 
     def step(self, order: int) -> Shares:
         """One iteration: g Σ_{m<p} (1 - g)^m."""
@@ -117,15 +117,16 @@ class Newton(Algorithm[Any, Any]):
     def init(self, p: Prompt | Dense) -> Shares | Streamed | Inverse:
         if self.form == "spectral":
             no_autograd(self, p, 'form="stream" has one')
-            values, v, z = self._directions(*p.pairs) if isinstance(p, Prompt) else self._prefixes(p)
-            return Shares(self._scale(values) * self._power(values), v, z)
+            along = directions(*p.pairs, self.ridge) if isinstance(p, Prompt) else prefixes(p, self.ridge)
+            return Shares(self._scale(along.values) * self._power(along.values), along)
         if self.form == "stream":
-            x, y = self._ridged(*p.pairs)  # type: ignore[union-attr]
+            x, y = p.pairs  # type: ignore[union-attr]
+            x, y = ridged(x, y, self.ridge)
             c = self._scale(torch.linalg.svdvals(x).square())[..., None]
             return Streamed(c * (x.mT @ x @ x.mT if self.start == "S" else x.mT), x, y)
         eye = torch.eye(p.x.shape[2], dtype=p.x.dtype, device=p.x.device)
         x, y = p.pairs if isinstance(p, Prompt) else (p.x, p.y)
-        a, b = (x.mT @ x, x.mT @ y) if isinstance(p, Prompt) else (_before(x, x), _before(x, y))
+        a, b = (x.mT @ x, x.mT @ y) if isinstance(p, Prompt) else (before(x, x), before(x, y))
         a = a + self.ridge * eye
         values = torch.linalg.eigvalsh(a)
         values = values.where(values > cutoff(a) * values[..., -1:], 0.0)
@@ -136,8 +137,7 @@ class Newton(Algorithm[Any, Any]):
         return s.step(self.order)
 
     def read(self, p: Prompt | Dense, s: Any) -> Float[Tensor, "b o k"]:
-        w: Tensor = s.w
-        return p.queries @ w if isinstance(p, Prompt) else torch.einsum("bnd,bndk->bnk", p.x, w)
+        return answers(p, s.w)
 
     def _power(self, values: Tensor) -> Tensor:
         """What α or c multiplies: λ m₀ = α λ² or c λ."""
@@ -163,43 +163,6 @@ class Newton(Algorithm[Any, Any]):
             )
         return torch.full_like(top, self.scale)
 
-    def _ridged(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if self.ridge == 0:
-            return x, y
-        b, _, d = x.shape
-        rows = self.ridge**0.5 * torch.eye(d, dtype=x.dtype, device=x.device)
-        return torch.cat([x, rows.expand(b, d, d)], 1), pad(y, (0, 0, 0, d))
-
-    def _directions(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Eigenvalues of A, directions and the solution along them, by the singular values of X."""
-        x, y = self._ridged(x, y)
-        u, s, vt = torch.linalg.svd(x, full_matrices=False)
-        s = s.where(s > cutoff(x) * s[:, :1], 0.0)
-        return s.square(), vt.mT, ratio(u.mT @ y, s[..., None].expand(*s.shape, y.shape[2]))
-
-    def _prefixes(self, p: Dense) -> tuple[Tensor, Tensor, Tensor]:
-        """The same for every prefix of a dense prompt, from cumulative sums of x x' in double precision.
-
-        Eigenvectors of a Gram matrix lose its condition number in digits. Where that would show (an eigenvalue neither
-        zero to rounding nor large enough) the prefix goes the slower way, by its own singular values.
-        """
-        x, y = p.x.double(), p.y.double()
-        n, d = x.shape[1:]
-        eps, wanted = torch.finfo(x.dtype).eps, torch.finfo(p.x.dtype).eps
-        values, v = torch.linalg.eigh(_before(x, x) + self.ridge * torch.eye(d, dtype=x.dtype, device=x.device))
-        top = values[..., -1:]
-        some = values > max(n, d) * eps * top
-        z = ratio(v.mT @ _before(x, y), values.where(some, 0.0)[..., None].expand(*values.shape, y.shape[2]))
-        doubtful = (some & (values < eps / max(wanted, 1e3 * eps) * top)).any(-1)
-        found = [values.where(some, 0.0).to(p.x), v.to(p.x), z.to(p.x)]
-        if bool(doubtful.any()):
-            values, v, z = self._directions(*p.expand()[doubtful.flatten()].pairs)
-            more = d - values.shape[1]
-            found[0][doubtful] = pad(values, (0, more))
-            found[1][doubtful] = pad(v, (0, more))
-            found[2][doubtful] = pad(z, (0, 0, 0, more))
-        return found[0], found[1], found[2]
-
 
 def _series(m: Tensor, a: Tensor, order: int) -> Tensor:
     """M Σ_{i<p} (I - A M)^i by Horner's rule."""
@@ -207,9 +170,3 @@ def _series(m: Tensor, a: Tensor, order: int) -> Tensor:
     for _ in range(order - 1):
         total = m + total - m @ (a @ total)
     return total
-
-
-def _before(x: Tensor, y: Tensor) -> Tensor:
-    """Σ_{j<i} x_j y_j' for every i: [b n d k]."""
-    products = x[..., :, None] * y[..., None, :]
-    return pad(products.cumsum(1), (0, 0, 0, 0, 1, 0))[:, :-1]

@@ -2,7 +2,7 @@
 
 from algoformer.tasks.autoregression import Autoregression
 from algoformer.tasks.chain_of_thought import ChainOfThought
-from algoformer.tasks.classic import DecisionTree, Quadratic, ReluNetwork, SparseLinear
+from algoformer.tasks.classic import DecisionTree, Quadratic, ReluNetwork, SparseLinear, TanhNetwork
 from algoformer.tasks.covariance import Conditioned, Covariance, Given, HalfAndHalf, Isotropic, Spectrum, Subspace
 from algoformer.tasks.linear import LinearRegression
 from algoformer.tasks.logistic import LogisticRegression
@@ -54,6 +54,7 @@ __all__ = [
     "SparseLinear",
     "Spectrum",
     "Subspace",
+    "TanhNetwork",
     "Translation",
     "leaky",
     "unleaky",

@@ -1,8 +1,9 @@
-"""Function classes of Garg et al. (2022): sparse linear functions, decision trees, ReLU networks, quadratics."""
+"""Function classes of Garg et al. (2022): sparse linear functions, decision trees, two-layer networks, quadratics."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,8 +83,8 @@ class TwoLayers(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReluNetwork(Regression):
-    """y = sqrt(2 / hidden) v' relu(W x) + noise, all weights N(0, 1)."""
+class TwoLayerNetwork(Regression):
+    """y = sqrt(2 / hidden) v' unit(W x) + noise, all weights N(0, 1)."""
 
     hidden: int = 100
 
@@ -91,13 +92,33 @@ class ReluNetwork(Regression):
         super().__post_init__()
         whole("hidden", self.hidden, 1)
 
+    @abstractmethod
+    def unit(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """What a hidden unit makes of its input."""
+
     def latent(self, batch: int, generator: torch.Generator, dtype: torch.dtype) -> TwoLayers:
         sigma = self.covariance.draw(batch, self.d, generator, dtype)
         z = torch.randn(batch, self.d + 1, self.hidden, generator=generator, device=generator.device, dtype=dtype)
         return TwoLayers(z[:, :-1], z[:, -1:].mT, sigma)
 
     def labels(self, latent: TwoLayers, x: Float[Tensor, "b c d"]) -> Float[Tensor, "b c 1"]:
-        return math.sqrt(2 / self.hidden) * (x @ latent.hidden).relu() @ latent.out
+        return math.sqrt(2 / self.hidden) * self.unit(x @ latent.hidden) @ latent.out
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReluNetwork(TwoLayerNetwork):
+    """y = sqrt(2 / hidden) v' relu(W x) + noise, all weights N(0, 1)."""
+
+    def unit(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return z.relu()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TanhNetwork(TwoLayerNetwork):
+    """y = sqrt(2 / hidden) v' tanh(W x) + noise, all weights N(0, 1) (Fu et al. 2024)."""
+
+    def unit(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return z.tanh()
 
 
 @dataclass(frozen=True, kw_only=True)

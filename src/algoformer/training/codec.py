@@ -15,22 +15,29 @@ import algoformer.tasks
 import algoformer.training.config
 
 
-def encode(value: Any) -> Any:
-    """A config, task or plain value as JSON."""
+def encode(value: Any, *, defaults: bool = True) -> Any:
+    """A config, task or plain value as JSON; without `defaults` only the fields that differ from theirs."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        told = {f: encode(getattr(value, f.name), defaults=defaults) for f in dataclasses.fields(value) if f.init}
+        inner = {f.name: v for f, v in told.items() if defaults or v != encode(_default(f), defaults=False)}
         return {"class": type(value).__name__, **inner}
     if isinstance(value, Tensor):
         return {"class": "Tensor", "dtype": str(value.dtype).removeprefix("torch."), "values": value.tolist()}
     if isinstance(value, list | tuple):
-        return [encode(v) for v in value]
+        return [encode(v, defaults=defaults) for v in value]
     if isinstance(value, dict):
-        return {str(k): encode(v) for k, v in value.items()}
+        return {str(k): encode(v, defaults=defaults) for k, v in value.items()}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(
         f"a config must be made of numbers, strings and dataclasses to be saved; got {type(value).__name__}"
     )
+
+
+def _default(f: dataclasses.Field[Any]) -> Any:
+    if f.default_factory is not dataclasses.MISSING:
+        return f.default_factory()
+    return {} if f.default is dataclasses.MISSING else f.default  # no config is a dict
 
 
 def decode(value: Any) -> Any:

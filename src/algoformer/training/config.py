@@ -46,7 +46,8 @@ class TrainConfig:
     (T - w + 1, T) with a window of 1 and gradient in all T loops is one loop of a window w a step, and has its mean.
 
     Data are a function of (seed, step); with a `pool`, rows of so many fixed prompts. `precision` "auto" is bf16 on a
-    GPU and fp32 elsewhere; `fast` (None: on a GPU) compiles the model and runs whole steps as CUDA graphs.
+    GPU and fp32 elsewhere; `fast` (None: on a GPU) runs whole steps as CUDA graphs, on hand-written `kernels` where
+    they apply, otherwise compiled.
     """
 
     steps: int = 24_000
@@ -75,6 +76,7 @@ class TrainConfig:
     pool: int | None = None
     precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
     fast: bool | None = None
+    kernels: bool = True
     deterministic: bool = False
     log_every: int = 50
     checkpoint_every: int = 1000

@@ -19,7 +19,7 @@ from algoformer.training.data import seeded
 class Evaluation:
     """Squared errors by step and asked position: mean, median over prompts and standard error of the mean.
 
-    `zero` is the mean squared error of the zero predictor over all positions; dividing by it makes errors relative.
+    `zeros` are those of the zero predictor by position, and `zero` their mean; dividing by it makes errors relative.
     """
 
     variant: str
@@ -29,6 +29,7 @@ class Evaluation:
     median: list[list[float]]
     deviation: list[list[float]]
     zero: float
+    zeros: list[float]
 
     @property
     def last(self) -> float:
@@ -47,10 +48,12 @@ def evaluate(
     batch: int = 640,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
+    clean: bool = False,
 ) -> Evaluation:
     """The errors of a model, or of any other algorithm, after each of `steps` (None: its own number of steps).
 
-    The prompts are a function of task, seed and device, and come from another stream than those of training.
+    The prompts are a function of task, seed, batch and device, and come from another stream than those of training.
+    `clean` holds answers to the truth before noise: the error above the floor that noise sets.
     """
     whole("prompts", prompts, 1)
     if isinstance(task, Parallel):
@@ -67,9 +70,10 @@ def evaluate(
             for t, s in enumerate(model.states(q, wanted[-1]))
             if t in wanted
         ]
-        errors.append((torch.stack(read) - sample.target).square().mean(-1).double().cpu())
-        squares.append(sample.target.square().mean((1, 2)).double().cpu())
-    e = torch.cat(errors, 1)
+        target = sample.truth.clean if clean else sample.target
+        errors.append((torch.stack(read) - target).square().mean(-1).double().cpu())
+        squares.append(target.square().mean(-1).double().cpu())
+    e, z = torch.cat(errors, 1), torch.cat(squares)
     spread = e.std(1) if prompts > 1 else torch.zeros_like(e[:, 0])
     return Evaluation(
         variant=getattr(model, "variant", type(model).__name__),
@@ -78,5 +82,6 @@ def evaluate(
         mean=e.mean(1).tolist(),
         median=e.median(1).values.tolist(),
         deviation=(spread / prompts**0.5).tolist(),
-        zero=float(torch.cat(squares).mean()),
+        zero=float(z.mean()),
+        zeros=z.mean(0).tolist(),
     )

@@ -129,7 +129,7 @@ class _Run:
         with (
             _signals() as stop,
             settings(self.step.precision, c.deterministic, self.device),
-            compiled(self.model, self.step.fast),
+            compiled(self.model, self.step.fast, c.kernels and getattr(self.task, "mask", "causal") == "causal"),
         ):
             while self.done < end:
                 if (event := self.curriculum.note(self.done)) is not None:
@@ -307,7 +307,7 @@ class _Run:
         if self.done < self.config.steps:
             return
         with torch.no_grad():
-            for v, average in zip(self.step.weights, self.step.averages, strict=False):
+            for v, average in zip(self.step.trained, self.step.averages, strict=False):
                 v.copy_(average)
         if self.folder is not None and self.rank == 0:
             self.model.save_pretrained(self.folder / "model")

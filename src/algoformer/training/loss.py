@@ -32,9 +32,9 @@ def window_loss(
     by `window`. The last `gradient` loops carry gradient, as do init and every reading.
     """
     q = model.prepare(prompt)
-    states = _last(model, q, loops, max(loops - window, 0) + (0 if eq6 else 1), gradient)
-    answers = model.readings(q, states)
-    error = (answers.reshape(len(states), *target.shape) - target).square()
+    first = max(loops - window, 0) + (0 if eq6 else 1)
+    answers = model.answers(q, first=first, loops=loops, gradient=gradient)
+    error = (answers.reshape(-1, *target.shape) - target).square()
     if robust is not None:
         error = torch.log1p(error / robust)
     share = weight / (weight.sum() * target.shape[2] * min(window, loops))
@@ -59,7 +59,7 @@ def cross_entropy(
     at these positions alone.
     """
     q = model.prepare(text)
-    h = model.endings(_last(model, q, loops, max(loops - window, 0) + 1, gradient))
+    h = model.unscored(q, first=max(loops - window, 0) + 1, loops=loops, gradient=gradient)
     scores = model.scores(h.flatten(1, 2).index_select(1, at))
     loss = F.cross_entropy(
         scores.flatten(0, 1), target.repeat(len(scores)), reduction="none", label_smoothing=smoothing
@@ -82,15 +82,3 @@ def rao_blackwell(
     error = model(Prompt(x, x, basis, check=False)) - basis
     loss = torch.einsum("bij,bjk,blk,bli->b", error, omega, error, sigma)
     return loss if robust is None else torch.log1p(loss / robust)
-
-
-def _last(model: Model, q: Any, loops: int, first: int, gradient: int) -> list[Any]:
-    """The states from step `first` on; the last `gradient` steps carry gradient."""
-    s = model.init(q)
-    states = [s] if first == 0 else []
-    for t in range(loops):
-        with torch.set_grad_enabled(torch.is_grad_enabled() and t >= loops - gradient):
-            s = model.step(q, s, t)
-        if t + 1 >= first:
-            states.append(s)
-    return states

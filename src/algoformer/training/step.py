@@ -13,11 +13,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from algoformer.models import Model
-from algoformer.models.attention import kernels
 from algoformer.training.config import Plan, TrainConfig
 from algoformer.training.data import Batch
 from algoformer.training.loss import cross_entropy, rao_blackwell, window_loss
 
+GRAPHS, WIDTHS = 12, 128  # held at most; of text, which has one for each width and number of loops
 EAGER = 3  # uses of a shape before its graph is captured: they compile, and fill the allocator
 
 
@@ -25,7 +25,8 @@ class Step:
     """Forward, backward, clipping and update of one batch; gives (loss, gradient norm) on the device.
 
     With `fast` on a GPU the first uses of a number of loops run as they are and the next is captured as a CUDA graph,
-    which all later ones replay. Nothing here waits for the device.
+    which all later ones replay; of more than `GRAPHS` the one unused for longest goes. Nothing here waits for the
+    device.
     """
 
     def __init__(self, model: Model, task: Any, config: TrainConfig, device: torch.device) -> None:
@@ -43,8 +44,9 @@ class Step:
             and config.optimiser != "lbfgs"
             and config.loss != "rao-blackwell"
         )
-        self.optimiser = optimiser(self.weights, config, device)
-        self.averages = [v.detach().clone() for v in self.weights] if config.ema else []
+        self.trained = self.weights if config.optimiser == "lbfgs" else [joined(self.weights)]
+        self.optimiser = optimiser(self.trained, config, device)
+        self.averages = [v.detach().clone() for v in self.trained] if config.ema else []
         self.pool: Any = None
         self.uses: dict[Any, int] = {}
         self.captured: dict[Any, tuple[torch.cuda.CUDAGraph, Batch, Tensor]] = {}
@@ -63,8 +65,10 @@ class Step:
         if self.uses[key] <= EAGER:
             return self.update(batch, loops)
         if key not in self.captured:
+            if len(self.captured) == (GRAPHS if batch.at is None else WIDTHS):
+                self.captured.pop(next(iter(self.captured)))
             self.captured[key] = self._capture(batch, loops)
-        graph, inputs, row = self.captured[key]
+        graph, inputs, row = self.captured[key] = self.captured.pop(key)  # the last used is last
         for mine, new in zip(inputs.tensors(), batch.tensors(), strict=True):
             mine.copy_(new)
         graph.replay()
@@ -75,12 +79,11 @@ class Step:
         if self.config.optimiser == "lbfgs":
             loss, norm = self._search(batch, loops)
         else:
-            self.optimiser.zero_grad(set_to_none=True)
             loss, norm = self._gradient(batch, loops)
             self.optimiser.step()
         if self.averages:
             with torch.no_grad():
-                torch._foreach_lerp_(self.averages, self.weights, 1 - self.config.ema)
+                torch._foreach_lerp_(self.averages, self.trained, 1 - self.config.ema)
         return torch.stack([loss, norm])
 
     def loss(self, batch: Batch, loops: int) -> Tensor:
@@ -143,31 +146,30 @@ class Step:
             mine.copy_(saved)
 
     def _gradient(self, batch: Batch, loops: int) -> tuple[Tensor, Tensor]:
+        """The loss and the norm of its gradient, which all processes share and which is clipped."""
+        for v in self.weights:
+            v.grad = None
         loss = self.loss(batch, loops)
         loss.backward()  # type: ignore[no-untyped-call]
-        loss = loss.detach()
+        parts = [(torch.zeros_like(v) if v.grad is None else v.grad).flatten() for v in self.weights]
+        loss, grad = loss.detach(), torch.cat(parts)
         if self.world > 1:
-            loss = self._reduced(loss)
-        if self.config.clip is None:
-            norm = torch.nn.utils.get_total_norm([v.grad for v in self.weights if v.grad is not None])
-        else:
-            norm = torch.nn.utils.clip_grad_norm_(self.weights, self.config.clip)
-        return loss, norm.to(loss.dtype)
-
-    def _reduced(self, loss: Tensor) -> Tensor:
-        grads = [v.grad if v.grad is not None else torch.zeros_like(v) for v in self.weights]
-        flat = torch.cat([loss.reshape(1), *(g.flatten() for g in grads)])
-        dist.all_reduce(flat)
-        parts = flat[1:].split([g.numel() for g in grads])  # type: ignore[no-untyped-call]
-        for v, part in zip(self.weights, parts, strict=True):
-            v.grad = part.view_as(v)
-        return flat[0]
+            both = torch.cat([loss.reshape(1), grad])
+            dist.all_reduce(both)
+            loss, grad = both[0], both[1:]
+        norm = torch.linalg.vector_norm(grad)
+        if self.config.clip is not None:
+            grad = grad * (self.config.clip / (norm + 1e-6)).clamp(max=1)
+        for v, part in zip(self.weights, _split(grad, self.weights), strict=True):
+            v.grad = part
+        if self.trained is not self.weights:
+            self.trained[0].grad = grad
+        return loss, norm
 
     def _search(self, batch: Batch, loops: int) -> tuple[Tensor, Tensor]:
         norms: list[Tensor] = []
 
         def closure() -> Tensor:
-            self.optimiser.zero_grad(set_to_none=True)
             loss, norm = self._gradient(batch, loops)
             norms.append(norm)
             return loss
@@ -181,11 +183,23 @@ class Step:
         at = None if batch.at is None else batch.at.clone()
         inputs = Batch(prompt, batch.target.clone(), batch.weight.clone(), None, at)
         graph = torch.cuda.CUDAGraph()
-        self.optimiser.zero_grad(set_to_none=True)
         with torch.cuda.graph(graph, pool=self.pool, stream=torch.cuda.current_stream()):
             row = self.update(inputs, loops)
         self.pool = self.pool or graph.pool()
         return graph, inputs, row
+
+
+def joined(weights: list[Tensor]) -> Tensor:
+    """All weights as one vector, of which they become views: one update moves them all."""
+    vector = torch.cat([v.detach().flatten() for v in weights])
+    for v, part in zip(weights, _split(vector, weights), strict=True):
+        v.data = part
+    return vector
+
+
+def _split(vector: Tensor, weights: list[Tensor]) -> list[Tensor]:
+    parts = vector.split([v.numel() for v in weights])  # type: ignore[no-untyped-call]
+    return [part.view_as(v) for part, v in zip(parts, weights, strict=True)]
 
 
 def optimiser(weights: list[Tensor], config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
@@ -213,10 +227,9 @@ def device_named(name: str | None) -> torch.device:
 
 
 @contextlib.contextmanager
-def compiled(model: Model, on: bool) -> Iterator[None]:
-    """The model's regions compiled, and its kernels in use, for a while."""
-    regions = model.regions() if on else []
-    kernels(model, on)
+def compiled(model: Model, on: bool, kernels: bool = True) -> Iterator[None]:
+    """The model's kernels in use, or else its regions compiled, for a while."""
+    regions = [] if model.fuse(on and kernels) or not on else model.regions()
     text = bool(getattr(model.config, "vocabulary", 0))  # which comes in several widths
     for region in regions:
         region.compile(dynamic=text)
@@ -227,7 +240,7 @@ def compiled(model: Model, on: bool) -> Iterator[None]:
         else:
             yield
     finally:
-        kernels(model, False)
+        model.fuse(False)
         for region in regions:
             region._compiled_call_impl = None
 

@@ -277,13 +277,15 @@ def validated(
 @contextmanager
 def _plain(model: SequenceModel) -> Iterator[None]:
     """The model as it is written, for shapes that are not worth compiling."""
-    parts = model.regions()
+    parts, fused = model.regions(), model.fused is not None
     before = [part._compiled_call_impl for part in parts]
+    model.fuse(False)
     for part in parts:
         part._compiled_call_impl = None
     try:
         yield
     finally:
+        model.fuse(fused)
         for part, impl in zip(parts, before, strict=True):
             part._compiled_call_impl = impl
 

@@ -1,0 +1,68 @@
+"""What trained models answered, kept beside the results: figures are made again without the weights.
+
+A file lies at the hash of what it was made from (the recipe of the model with its seed, and how many prompts it
+was asked). It holds tensors in float32, that recipe, and a hash of the tensors, which is checked when they are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from algoformer.experiments.experiment import Site
+from algoformer.experiments.trained import encoded, placed
+from algoformer.files import replace_file
+from algoformer.training import Recipe
+
+FORM = 1  # raised when the same model gives other tensors
+
+
+def kept(
+    what: str, recipe: Recipe, sizes: Sequence[int], site: Site, make: Callable[[], Mapping[str, Tensor]]
+) -> dict[str, Tensor]:
+    """Tensors that follow from a trained model, in float64: read where they are kept, else made and kept.
+
+    What was just made is rounded as the disk rounds it, so that a figure made again has the same numbers.
+    """
+    about = {"form": FORM, "what": what, "sizes": list(sizes), **encoded(placed(recipe, site), defaults=False)}
+    text = json.dumps(about, sort_keys=True)
+    file = None if site.answers is None else site.answers / f"{_hash(text.encode())[:16]}.safetensors"
+    if file is not None and file.exists():
+        found = _read(file, text)
+    else:
+        found = {name: v.to("cpu", torch.float32, copy=True).contiguous() for name, v in make().items()}
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(file, save(found, {"about": text, "sha256": _digest(found)}))
+    return {name: v.double() for name, v in found.items()}
+
+
+def _read(file: Path, text: str) -> dict[str, Tensor]:
+    try:
+        with safe_open(file, framework="pt") as opened:
+            about: dict[str, Any] = opened.metadata() or {}
+            found = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # it is no dict
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{file} must be a safetensors file; {error}") from error
+    if about.get("about") != text:
+        raise ValueError(f"{file} must lie at the hash of what it was made from")
+    if about.get("sha256") != _digest(found):
+        raise ValueError(f"{file} must hold the tensors it was written with; their hash is another")
+    return found
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    parts = (f"{name} {tuple(v.shape)} ".encode() + v.numpy().tobytes() for name, v in sorted(tensors.items()))
+    return _hash(b"".join(parts))
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

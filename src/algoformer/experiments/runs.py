@@ -1,0 +1,100 @@
+"""One run of one experiment: what it is, how it is carried out, and what became of it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self
+
+from algoformer.experiments.experiment import Missing, Site, preset
+from algoformer.experiments.registry import load
+from algoformer.experiments.store import Store
+
+
+@dataclass(frozen=True)
+class Run:
+    """An experiment at a preset with a seed, and the folder of its results."""
+
+    name: str
+    preset: str
+    seed: int
+    out: Path
+
+    @property
+    def config(self) -> Any:
+        """The config of its preset."""
+        return preset(load(self.name), self.preset)
+
+    @property
+    def file(self) -> Path:
+        """Where its result belongs."""
+        return Store(self.out).file(self.name, self.config, self.seed)
+
+    @property
+    def finished(self) -> bool:
+        """Is its result there?"""
+        return Store(self.out).has(self.name, self.config, self.seed)
+
+    def ended(self, status: Literal["made", "kept", "untested", "failed"], message: str = "") -> Outcome:
+        """The outcome of this run."""
+        return Outcome(self.name, self.seed, status, message)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one run: made now, kept from before, not possible at this scale, or failed."""
+
+    experiment: str
+    seed: int
+    status: Literal["made", "kept", "untested", "failed"]
+    message: str = ""
+
+
+class Pool(Protocol):
+    """Where several runs go at once, and one that dies takes no other along."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None:
+        """Stop the runs that are still going."""
+
+    def room(self) -> int:
+        """How many runs may go at once."""
+
+    def start(self, run: Run) -> None:
+        """Begin a run and do not wait for it."""
+
+    def ended(self) -> list[tuple[Run, Outcome]]:
+        """Wait until a run has ended; all that have. One that died has failed."""
+
+
+def attempt(run: Run, device: str) -> Outcome:
+    """Carry out a run, and tell how it ended."""
+    try:
+        carry_out(run, device)
+    except Missing as missing:
+        return run.ended("untested", str(missing))
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        return run.ended("failed", f"{what}\n{traceback.format_exc(limit=-3).rstrip()}")
+    return run.ended("made")
+
+
+def carry_out(run: Run, device: str) -> None:
+    """Keep the result of a run. What it leaves on the way stays until it is finished, so that it can go on."""
+    from algoformer.provenance import provenance
+
+    folder = run.out / "unfinished" / run.file.stem
+    kept = {part: run.out / part for part in ("models", "answers")}
+    site = Site(seed=run.seed, device=device, **kept, folder=folder)
+    begin = time.perf_counter()
+    result = load(run.name).run(run.config, site)
+    seconds = time.perf_counter() - begin
+    about = {**provenance(device), "seconds": round(seconds, 3), "preset": run.preset}
+    Store(run.out).write(run.name, run.config, run.seed, result, about)
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.parent.exists() and not any(folder.parent.iterdir()):
+        folder.parent.rmdir()

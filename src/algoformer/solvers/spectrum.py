@@ -1,0 +1,71 @@
+"""The singular directions of the examples: along each of them an iteration for least squares is one of numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from algoformer.prompt import Dense
+from algoformer.solvers.linear import cutoff, ratio
+
+
+class Directions(NamedTuple):
+    """Eigenvalues [... r] of X'X + ridge I, their directions v [... d r], and the solution z [... r k] along them."""
+
+    values: Tensor
+    v: Tensor
+    z: Tensor
+
+    def solved(self, g: Tensor) -> Tensor:
+        """The weights [... d k] of which the share g [... r] of each direction is solved."""
+        return self.v @ (g[..., None] * self.z)
+
+
+def directions(x: Tensor, y: Tensor, ridge: float = 0.0) -> Directions:
+    """By the singular values of X."""
+    x, y = ridged(x, y, ridge)
+    u, s, vt = torch.linalg.svd(x, full_matrices=False)
+    s = s.where(s > cutoff(x) * s[:, :1], 0.0)
+    return Directions(s.square(), vt.mT, ratio(u.mT @ y, s[..., None].expand(*s.shape, y.shape[2])))
+
+
+def prefixes(p: Dense, ridge: float = 0.0) -> Directions:
+    """The same for every prefix of a dense prompt, from cumulative sums of x x' in double precision.
+
+    Eigenvectors of a Gram matrix lose its condition number in digits. Where that would show (an eigenvalue neither
+    zero to rounding nor large enough) the prefix goes the slower way, by its own singular values.
+    """
+    x, y = p.x.double(), p.y.double()
+    n, d = x.shape[1:]
+    eps, wanted = torch.finfo(x.dtype).eps, torch.finfo(p.x.dtype).eps
+    values, v = torch.linalg.eigh(before(x, x) + ridge * torch.eye(d, dtype=x.dtype, device=x.device))
+    top = values[..., -1:]
+    some = values > max(n, d) * eps * top
+    z = ratio(v.mT @ before(x, y), values.where(some, 0.0)[..., None].expand(*values.shape, y.shape[2]))
+    doubtful = (some & (values < eps / max(wanted, 1e3 * eps) * top)).any(-1)
+    found = [values.where(some, 0.0).to(p.x), v.to(p.x), z.to(p.x)]
+    if bool(doubtful.any()):
+        values, v, z = directions(*p.expand()[doubtful.flatten()].pairs, ridge)
+        more = d - values.shape[1]
+        found[0][doubtful] = pad(values, (0, more))
+        found[1][doubtful] = pad(v, (0, more))
+        found[2][doubtful] = pad(z, (0, 0, 0, more))
+    return Directions(*found)
+
+
+def ridged(x: Tensor, y: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """The examples and, for the ridge, d more: sqrt(ridge) I with label 0."""
+    if ridge == 0:
+        return x, y
+    b, _, d = x.shape
+    rows = ridge**0.5 * torch.eye(d, dtype=x.dtype, device=x.device)
+    return torch.cat([x, rows.expand(b, d, d)], 1), pad(y, (0, 0, 0, d))
+
+
+def before(x: Tensor, y: Tensor) -> Tensor:
+    """Σ_{j<i} x_j y_j' for every i: [b n d k]."""
+    products = x[..., :, None] * y[..., None, :]
+    return pad(products.cumsum(1), (0, 0, 0, 0, 1, 0))[:, :-1]

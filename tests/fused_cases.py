@@ -1,0 +1,192 @@
+"""Run by itself: the fused pass against the blocks it stands for, in Triton's interpreter or on a GPU.
+
+Every uninitialised buffer is filled with NaN, so that one that is read before it is written shows.
+"""
+
+import itertools
+import sys
+
+import torch
+
+from algoformer.models import (
+    AlgoFormer,
+    AlgoFormerConfig,
+    Looped,
+    LoopedConfig,
+    Transformer,
+    TransformerConfig,
+    fused,
+)
+from algoformer.models.blocks import BlockConfig, Body, initialise
+from algoformer.prompt import Text
+from algoformer.tasks import LinearRegression
+from algoformer.training.loss import cross_entropy, window_loss
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+torch.use_deterministic_algorithms(True)
+
+
+def body(width, heads, depth, activation, injection, norm):
+    g = torch.Generator().manual_seed(0)
+    made = Body(BlockConfig(width=width, heads=heads, activation=activation), depth, injection=injection, norm=norm)
+    initialise(made, 1, g)
+    with torch.no_grad():
+        for v in made.parameters():
+            v.add_(0.1 * torch.randn(v.shape, generator=g))
+    return made.to(DEVICE)
+
+
+def plain(b, e, loops, keep, gradient, rows):
+    z, out = torch.zeros_like(e) if b.injection else e, []
+    for t in range(loops):
+        with torch.set_grad_enabled(t >= loops - gradient):
+            z = b.norm(b.stack(z + e if b.injection else z, None, rows))
+        if t >= loops - keep:
+            out.append(z)
+    return torch.stack(out)
+
+
+def fast(b, e, loops, keep, gradient, rows):
+    x, inject = (None, e) if b.injection else (e, None)
+    return fused.run(
+        x, b.stack.blocks, inject=inject, norm=b.norm, loops=loops, keep=keep, gradient=gradient, rows=rows
+    )
+
+
+def gradients(f, b, e, low, *sizes):
+    b.zero_grad()
+    e = e.clone().requires_grad_()
+    with torch.autocast(DEVICE, low or torch.bfloat16, low is not None):
+        out = f(b, e, *sizes).float()
+    (out * torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(DEVICE)).sum().backward()
+    return {"out": out.detach(), "e": e.grad, **{name: v.grad for name, v in b.named_parameters()}}
+
+
+def apart(one, other):
+    return {name: float((one[name] - v).norm() / v.norm().clamp(min=1e-12)) for name, v in other.items()}
+
+
+def check_blocks():
+    odd, all_rows = slice(0, None, 2), slice(None)
+    some = torch.tensor([0, 2, 3], device=DEVICE)
+    cases = [  # tokens, batch, width, heads, depth, activation, injection, norm, loops, kept, gradient, rows
+        (1, 3, 16, 1, 1, "gelu", True, True, 2, 1, 2, all_rows),
+        (9, 1, 32, 2, 1, "gelu", True, True, 4, 3, 1, all_rows),
+        (17, 1, 32, 2, 2, "gelu", True, True, 3, 2, 2, all_rows),
+        (41, 1, 32, 2, 1, "gelu", False, True, 1, 1, 1, odd),
+        (12, 1, 32, 2, 2, "gelu", False, True, 1, 1, 1, odd),  # too short for the kernel that reads every second token
+        (5, 2, 32, 2, 3, "gelu", False, False, 1, 1, 1, some),
+        (18, 1, 48, 3, 1, "relu", False, True, 2, 2, 2, all_rows),
+        (7, 2, 24, 3, 1, "gelu", True, False, 2, 1, 2, all_rows),  # heads of a width without a kernel
+    ]
+    for tokens, batch, width, heads, depth, activation, injection, norm, *sizes in cases:
+        b = body(width, heads, depth, activation, injection, norm)
+        e = torch.randn(batch, tokens, width, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+        wanted = gradients(plain, b, e, None, *sizes)
+        found = apart(gradients(fast, b, e, None, *sizes), wanted)
+        assert max(found.values()) < 2e-5, (tokens, width, depth, injection, sizes, found)
+        for low in (torch.bfloat16, torch.float16) if DEVICE == "cuda" else ():
+            ours, theirs = (apart(gradients(f, b, e, low, *sizes), wanted) for f in (fast, plain))
+            assert all(ours[name] < 2 * theirs[name] + 2e-3 for name in ours), (low, tokens, ours, theirs)
+
+
+def check_models():
+    """A model gives the same loss and gradients with its passes fused, and can be gone back through once."""
+    task = LinearRegression(d=3, n=3, dense=True)
+    sample = task.sample(2, torch.Generator().manual_seed(0))
+    prompt, target = sample.prompt.to(device=DEVICE), sample.target.to(DEVICE)
+    models = [
+        AlgoFormer(AlgoFormerConfig(features=3, width=32, heads=2, positions=16, loops=3)),
+        AlgoFormer(AlgoFormerConfig(features=3, width=32, heads=2, positions=16, loops=2, injection=False, loop=2)),
+        Transformer(TransformerConfig(features=3, width=32, heads=2, positions=16, layers=2)),
+    ]
+    for model in models:
+        model.to(DEVICE)
+        found = []
+        for run in (None, fused.run):
+            model.fused = run
+            for part in model.modules():
+                if type(part).__name__ == "Stack":
+                    part.fused = run
+            model.zero_grad()
+            weight = torch.ones(target.shape[1], device=DEVICE)
+            loops, window = model.steps, 1 if isinstance(model, Transformer) else 2
+            loss = window_loss(model, prompt, target, weight, loops=loops, window=window, gradient=loops).mean()
+            loss.backward(retain_graph=True)
+            found.append((loss.detach(), [v.grad.clone() for v in model.parameters()]))
+        torch.testing.assert_close(found[1][0], found[0][0], rtol=1e-5, atol=0)
+        for one, other in zip(found[1][1], found[0][1], strict=True):
+            assert (one - other).norm() < 2e-5 * max(other.norm(), 1e-3), model.variant
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            assert "once" in str(error)
+        else:
+            raise AssertionError("a second way back must be refused")
+
+
+def check_text():
+    """A model of text gives the same loss and gradients, with a mask that kernels do not know too."""
+    sizes = {"vocabulary": 12, "width": 32, "heads": 2, "positions": 16}
+    tokens = torch.randint(3, 12, (2, 7), generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    at, begin = torch.tensor([3, 4, 9, 12], device=DEVICE), torch.tensor([3, 2], device=DEVICE)
+    models = [
+        AlgoFormer(AlgoFormerConfig(**sizes, loops=3)),
+        Looped(LoopedConfig(**sizes, loops=3)),
+        Transformer(TransformerConfig(**sizes, layers=2)),
+    ]
+    for model, mask in itertools.product(models, ("causal", "prefix")):
+        model.to(DEVICE)
+        found = []
+        for run in (None, fused.run):
+            model.fused = run
+            for part in model.modules():
+                if type(part).__name__ == "Stack":
+                    part.fused = run
+            model.zero_grad()
+            loops, window = model.steps, 1 if isinstance(model, Transformer) else 2
+            text = Text(tokens, begin, 12, mask)
+            weight = torch.full((4,), 0.25, device=DEVICE)
+            loss = cross_entropy(
+                model, text, tokens.flatten()[at], at, weight, loops=loops, window=window, gradient=loops, smoothing=0.1
+            )
+            loss.backward()
+            found.append((loss.detach(), [v.grad.clone() for v in model.parameters()]))
+        torch.testing.assert_close(found[1][0], found[0][0], rtol=1e-5, atol=0)
+        for one, other in zip(found[1][1], found[0][1], strict=True):
+            assert (one - other).norm() < 2e-5 * max(other.norm(), 1e-3), (model.variant, mask)
+
+
+def check_attention():
+    """The attention kernel beside the definition in float64, at odd lengths, for heads of several widths."""
+    from algoformer.models import kernels
+
+    g = torch.Generator().manual_seed(0)
+    lengths = ((2, 33, 2, 16, 1), (1, 17, 1, 16, 1), (2, 41, 2, 16, 2), (1, 64, 1, 32, 2), (1, 65, 1, 16, 1))
+    for (b, s, h, c, step), dtype in itertools.product(lengths, (torch.float32, torch.float16)):
+        if DEVICE == "cuda" and dtype == torch.float32:
+            continue
+        o = -(-s // step)
+        qkv = torch.randn(b, s, 3 * h * c, generator=g).to(DEVICE, dtype)
+        grad = torch.randn(b, o, h * c, generator=g).to(DEVICE, dtype)
+        exact = qkv.double().requires_grad_()
+        q, k, v = exact.view(b, s, 3, h, c).permute(2, 0, 3, 1, 4)
+        hidden = ~torch.ones(s, s, device=DEVICE).tril().bool()
+        p = (q @ k.mT / c**0.5).masked_fill(hidden, -torch.inf).softmax(-1)
+        wanted = (p @ v).transpose(1, 2).flatten(2)[:, ::step]
+        (gradient,) = torch.autograd.grad(wanted, exact, grad.double())
+        assert kernels.attends(qkv, h, step)
+        out, lse = torch.empty_like(grad), torch.empty(b, h, o, device=DEVICE)
+        sums = torch.zeros(b, 3 * h * c, device=DEVICE)
+        kernels.attend(qkv, out, lse, h, step)
+        kernels.attend_back(qkv, out, grad, lse, (sums, True), h, step)
+        tolerance = 2e-6 if dtype == torch.float32 else 4e-3
+        for one, other in ((out, wanted), (qkv, gradient), (sums, gradient.sum(1))):
+            error = float((one - other.detach()).norm() / other.detach().norm())
+            assert error < tolerance, (b, s, h, c, step, dtype, error)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        globals()[f"check_{name}"]()
+    print("equal")
