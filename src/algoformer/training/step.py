@@ -17,7 +17,7 @@ from algoformer.training.config import Plan, TrainConfig
 from algoformer.training.data import Batch
 from algoformer.training.loss import cross_entropy, rao_blackwell, window_loss
 
-GRAPHS, WIDTHS = 12, 128  # held at most; of text, which has one for each width and number of loops
+GRAPHS, TEXT_GRAPHS = 12, 128  # held at most; text has one for each width and number of loops
 EAGER = 3  # uses of a shape before its graph is captured: they compile, and fill the allocator
 
 
@@ -65,7 +65,7 @@ class Step:
         if self.uses[key] <= EAGER:
             return self.update(batch, loops)
         if key not in self.captured:
-            if len(self.captured) == (GRAPHS if batch.at is None else WIDTHS):
+            if len(self.captured) == (GRAPHS if batch.at is None else TEXT_GRAPHS):
                 self.captured.pop(next(iter(self.captured)))
             self.captured[key] = self._capture(batch, loops)
         graph, inputs, row = self.captured[key] = self.captured.pop(key)  # the last used is last
