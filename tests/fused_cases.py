@@ -8,10 +8,19 @@ import sys
 
 import torch
 
-from algoformer.models import AlgoFormer, AlgoFormerConfig, Transformer, TransformerConfig, fused
+from algoformer.models import (
+    AlgoFormer,
+    AlgoFormerConfig,
+    Looped,
+    LoopedConfig,
+    Transformer,
+    TransformerConfig,
+    fused,
+)
 from algoformer.models.blocks import BlockConfig, Body, initialise
+from algoformer.prompt import Text
 from algoformer.tasks import LinearRegression
-from algoformer.training.loss import window_loss
+from algoformer.training.loss import cross_entropy, window_loss
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 torch.use_deterministic_algorithms(True)
@@ -114,6 +123,38 @@ def check_models():
             assert "once" in str(error)
         else:
             raise AssertionError("a second way back must be refused")
+
+
+def check_text():
+    """A model of text gives the same loss and gradients, with a mask that kernels do not know too."""
+    sizes = {"vocabulary": 12, "width": 32, "heads": 2, "positions": 16}
+    tokens = torch.randint(3, 12, (2, 7), generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    at, begin = torch.tensor([3, 4, 9, 12], device=DEVICE), torch.tensor([3, 2], device=DEVICE)
+    models = [
+        AlgoFormer(AlgoFormerConfig(**sizes, loops=3)),
+        Looped(LoopedConfig(**sizes, loops=3)),
+        Transformer(TransformerConfig(**sizes, layers=2)),
+    ]
+    for model, mask in itertools.product(models, ("causal", "prefix")):
+        model.to(DEVICE)
+        found = []
+        for run in (None, fused.run):
+            model.fused = run
+            for part in model.modules():
+                if type(part).__name__ == "Stack":
+                    part.fused = run
+            model.zero_grad()
+            loops, window = model.steps, 1 if isinstance(model, Transformer) else 2
+            text = Text(tokens, begin, 12, mask)
+            weight = torch.full((4,), 0.25, device=DEVICE)
+            loss = cross_entropy(
+                model, text, tokens.flatten()[at], at, weight, loops=loops, window=window, gradient=loops, smoothing=0.1
+            )
+            loss.backward()
+            found.append((loss.detach(), [v.grad.clone() for v in model.parameters()]))
+        torch.testing.assert_close(found[1][0], found[0][0], rtol=1e-5, atol=0)
+        for one, other in zip(found[1][1], found[0][1], strict=True):
+            assert (one - other).norm() < 2e-5 * max(other.norm(), 1e-3), (model.variant, mask)
 
 
 def check_attention():

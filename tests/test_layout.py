@@ -19,7 +19,7 @@ FLOORS = [
     ["testing", "solvers"],
     ["tasks", "models", "theory", "analysis"],
     ["training", "constructions"],
-    ["estimators"],
+    ["estimators", "zoo"],
     ["claims", "experiments", "bench"],
     ["report"],
     ["demo"],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,15 @@ from algoformer.solvers import (
     Newton,
     Ridge,
 )
-from algoformer.tasks import HalfAndHalf, LinearRegression
+from algoformer.tasks import HalfAndHalf, LinearRegression, NumberWords
+from algoformer.tasks.number_words import number
 from algoformer.theory import layered_optimum, looped_optimum
-from algoformer.training import TrainConfig, train
+from algoformer.training import TrainConfig, preset, train
+from algoformer.training.codec import model_of
+from algoformer.zoo import pretrained
 
 Progress = Callable[[int, int, str], None]
+HELD_OUT = {"valid": "values never seen", "structural": "combinations never seen"}
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,12 @@ def run(out: Path, *, seed: int = 0, progress: Progress | None = None) -> Result
     out.mkdir(parents=True, exist_ok=True)
     report = progress or (lambda done, total, what: None)
     chapters: list[Chapter] = []
-    for i, (what, chapter) in enumerate(CHAPTERS):
-        report(i, len(CHAPTERS), what)
+    told = [c for c in CHAPTERS if c[1] is not _translated or find_spec("tokenizers")]
+    for i, (what, chapter) in enumerate(told):
+        report(i, len(told), what)
         chapters.append(chapter(torch.Generator().manual_seed(seed)))
         chapters[-1].picture.savefig(out / f"{chapters[-1].name}.png", dpi=160, bbox_inches="tight")
-    report(len(CHAPTERS), len(CHAPTERS), "done")
+    report(len(told), len(told), "done")
     origin = provenance()
     html = page(
         "Algorithms in context",
@@ -261,6 +267,43 @@ def _trained(g: torch.Generator) -> Chapter:
     )
 
 
+def _translated(g: torch.Generator) -> Chapter:
+    recipe = preset("numbers")
+    task = NumberWords(mask="prefix", size=4000)
+    curve: list[tuple[int, float]] = []
+    config = replace(recipe.train, steps=100, warmup=20, log_every=5)
+    train(model_of(recipe.model, g), task, config, progress=lambda p: curve.append((p.step, p.loss)))
+    shipped = pretrained("numbers-de-en")
+    loops = list(range(2 * shipped.model.steps + 1))
+    fig, (left, right) = axes(10.5, 3.9, columns=2)
+    left.plot(*zip(*curve, strict=True), color=COLOURS[0])
+    left.set(xlabel="training step", ylabel="nats per token", title="the start of training", ylim=(0, None))
+    for (split, name), colour in zip(HELD_OUT.items(), COLOURS, strict=False):
+        lines = task.lines(split)
+        source, target = lines.source[:100], lines.target[:100]
+        same = [[a == b for a, b in zip(shipped(source, steps=t), target, strict=True)] for t in loops]
+        right.plot(loops, [sum(row) / len(row) for row in same], "o-", color=colour, label=name)
+    right.axvline(shipped.model.steps, color="#888888", linestyle=":", label="loops in training")
+    right.set(xlabel="loops", ylabel="exact translations", title="the model that is shipped", ylim=(-0.02, 1.02))
+    legend(fig, right)
+    asked = [number(n, "de") for n in (47, 21304, 999_999)] + [
+        "fünf vor halb vier",
+        "der dritte Mai achtzehnhundertvier",
+    ]
+    return Chapter(
+        "translated",
+        "The same model on text",
+        "German number words into English ones: an AlgoFormer of three layers on tokens, trained in minutes on a CPU "
+        "and shipped with the package. No sentence it was trained on holds 47 or eight other combinations of tens and "
+        "units. `algoformer translate numbers-de-en` asks it.",
+        fig,
+        "Left, the start of such a training, here; right, 100 held-out sentences of each kind, translated greedily. "
+        "This text is so easy that one loop is enough; more do no harm.",
+        ["German", "English"],
+        [list(row) for row in zip(asked, shipped(asked), strict=True)],
+    )
+
+
 def _exact(g: torch.Generator) -> Chapter:
     d, n = 5, 20
     depths = range(1, 7)
@@ -320,6 +363,7 @@ CHAPTERS: list[tuple[str, Callable[[torch.Generator], Chapter]]] = [
     ("growing the context", _contexts),
     ("building transformers", _built),
     ("training one", _trained),
+    ("translating", _translated),
     ("computing optima", _exact),
     ("checking claims", _ledger),
 ]

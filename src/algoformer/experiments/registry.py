@@ -42,6 +42,7 @@ EXPERIMENTS = (
     "algoformer2024_fig3",
     "algoformer2024_fig4",
     "algoformer2024_fig5",
+    "algoformer2024_table1",
     "ours_built_and_trained",
     "ours_exact_theory",
     "ours_limits",

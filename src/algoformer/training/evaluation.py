@@ -11,6 +11,7 @@ import torch
 from algoformer.algorithm import Algorithm
 from algoformer.checks import whole
 from algoformer.task import Task
+from algoformer.tasks.translation import Parallel
 from algoformer.training.data import seeded
 
 
@@ -55,6 +56,8 @@ def evaluate(
     `clean` holds answers to the truth before noise: the error above the floor that noise sets.
     """
     whole("prompts", prompts, 1)
+    if isinstance(task, Parallel):
+        raise TypeError("the error of text is its cross-entropy: use `entropy` and `quality`")
     generator = torch.Generator(device)
     errors, squares = [], []
     wanted: list[int] = []
