@@ -25,7 +25,7 @@ from algoformer.prompt import Text
 from algoformer.task import Task
 from algoformer.tasks import LinearRegression, Parallel
 from algoformer.training import checkpoint
-from algoformer.training.codec import config_in, encode
+from algoformer.training.codec import config_in, decode, encode
 from algoformer.training.config import TrainConfig
 from algoformer.training.curriculum import Curriculum
 from algoformer.training.data import Data, Size, seed_of
@@ -250,6 +250,7 @@ class _Run:
             saved = config_in(folder)
             if not all(isinstance(saved.get(part), dict) for part in mine):
                 raise ValueError(f"{folder} must be empty or the folder of a run; its config.json is not a run's")
+            saved = {part: encode(decode(saved[part])) for part in mine}  # fields that came later have their defaults
             apart = sorted(
                 f"{part}.{name}"
                 for part in mine
