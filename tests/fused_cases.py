@@ -186,6 +186,31 @@ def check_attention():
             assert error < tolerance, (b, s, h, c, step, dtype, error)
 
 
+def check_adam():
+    """The kernel goes on where torch's optimiser is, and as it would."""
+    from algoformer.models import kernels
+
+    for kind, decay in ((torch.optim.Adam, 0.0), (torch.optim.Adam, 0.1), (torch.optim.AdamW, 0.1)):
+        g = torch.Generator().manual_seed(0)
+        start = torch.randn(3000, generator=g).to(DEVICE)
+        ways = [start.clone() for _ in range(2)]
+        rate = torch.tensor(3e-3, device=DEVICE)
+        cuda = DEVICE == "cuda"
+        made = [kind([w], rate if cuda else 3e-3, (0.9, 0.95), weight_decay=decay, capturable=cuda) for w in ways]
+        for step in range(6):
+            grad = torch.randn(3000, generator=g).to(DEVICE) * 10.0**-step
+            for i, (w, optimiser) in enumerate(zip(ways, made, strict=True)):
+                w.grad = grad.clone()
+                if i and step >= 2:
+                    group = {**optimiser.param_groups[0], "lr": rate}
+                    kernels.adam(w, w.grad, optimiser.state[w], group)
+                else:
+                    optimiser.step()
+        torch.testing.assert_close(ways[1], ways[0], rtol=2e-6, atol=1e-7)
+        for name, value in made[0].state[ways[0]].items():
+            torch.testing.assert_close(made[1].state[ways[1]][name], value, rtol=1e-5, atol=1e-8)
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         globals()[f"check_{name}"]()

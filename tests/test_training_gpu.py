@@ -83,7 +83,7 @@ def test_models_without_regions_are_captured_too(mark):
     assert losses[True] == pytest.approx(losses[False], rel=1e-4)
 
 
-@pytest.mark.parametrize("what", ["blocks", "models", "text", "attention"])
+@pytest.mark.parametrize("what", ["blocks", "models", "text", "attention", "adam"])
 def test_the_fused_pass_is_the_plain_one(what):
     """On a GPU as it is, elsewhere in Triton's interpreter; outside this process, whose shape checks it cannot bear."""
     if importlib.util.find_spec("triton") is None:

@@ -6,6 +6,9 @@ and norms, are kept apart by program and added up by the caller: they do not dep
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
+import math
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -13,6 +16,7 @@ from torch import Tensor
 
 PROGRAMS = 1056  # at most so many add up rows
 NORM_WARPS = 1  # a row belongs to one warp, which adds it up without waiting for another
+ADAM_SIZE = 1024
 ACT_SIZE, ACT_ROWS, ACT_COLS, ACT_WARPS = 2048, 4, 256, 1
 LONGEST, WIDTHS = 256, (16, 32, 64, 128)  # tokens, and widths of a head, of the attention kernel
 
@@ -309,6 +313,28 @@ def _column_sums(x, out, rows, cols, ROWS: tl.constexpr, COLS: tl.constexpr):
     tl.store(out + tl.program_id(1).to(tl.int64) * cols + c, total, mask=c < cols)
 
 
+@triton.jit
+def _adam(
+    weight, grad, mean, square, count, lr, size, b1, b2, log_b1, log_b2, eps, decay,
+    DECOUPLED: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    inside = at < size
+    t, rate = tl.load(count), tl.load(lr)
+    w, g = tl.load(weight + at, mask=inside), tl.load(grad + at, mask=inside)
+    if DECOUPLED:
+        w *= 1.0 - rate * decay
+    else:
+        g += decay * w
+    m, v = tl.load(mean + at, mask=inside), tl.load(square + at, mask=inside)
+    m += (1.0 - b1) * (g - m)
+    v = b2 * v + (1.0 - b2) * g * g
+    scale = tl.sqrt(v) / tl.sqrt(1.0 - tl.exp(t * log_b2)) + eps
+    tl.store(weight + at, w - rate / (1.0 - tl.exp(t * log_b1)) * (m / scale), mask=inside)
+    tl.store(mean + at, m, mask=inside)
+    tl.store(square + at, v, mask=inside)
+
+
 Norm = tuple[Tensor, Tensor]  # its weight and bias
 Kept = tuple[Tensor, Tensor]  # what a norm leaves for its backward pass: rows of mean 0 and deviation 1, 1 / deviation
 Sums = tuple[Tensor, bool]  # [programs ...]; is it added to what is there?
@@ -408,6 +434,16 @@ def column_sums(x: Tensor) -> Tensor:
     return x[0]
 
 
+def adam(weight: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
+    """One step of torch's Adam or AdamW on a vector in float32, from the optimiser's own state and settings."""
+    state["step"].add_(1)
+    b1, b2 = group["betas"]
+    _adam[(triton.cdiv(len(weight), ADAM_SIZE),)](
+        weight, grad, state["exp_avg"], state["exp_avg_sq"], state["step"], group["lr"], len(weight), b1, b2,
+        math.log(b1), math.log(b2), group["eps"], group["weight_decay"], group["decoupled_weight_decay"], ADAM_SIZE,
+    )  # fmt: skip
+
+
 def attends(qkv: Tensor, heads: int, step: int) -> bool:
     """Is there an attention kernel for these sequences and heads, read at every step-th token? Not in full float32."""
     _, s, triple = qkv.shape
@@ -450,4 +486,4 @@ def _warps(qkv: Tensor, size: int) -> int:
 
 
 def _precision() -> str:
-    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"

@@ -21,6 +21,7 @@ from torch import Tensor
 from algoformer.files import replace_file
 from algoformer.models import LinearTransformer, Model
 from algoformer.models.model import load_weights
+from algoformer.models.tokens import masked
 from algoformer.prompt import Text
 from algoformer.task import Task
 from algoformer.tasks import LinearRegression, Parallel
@@ -129,7 +130,7 @@ class _Run:
         with (
             _signals() as stop,
             settings(self.step.precision, c.deterministic, self.device),
-            compiled(self.model, self.step.fast, c.kernels and getattr(self.task, "mask", "causal") == "causal"),
+            compiled(self.model, self.step.fast, self.kernels),
         ):
             while self.done < end:
                 if (event := self.curriculum.note(self.done)) is not None:
@@ -175,6 +176,7 @@ class _Run:
         with torch.no_grad():
             q = self.model.prepare(sample.prompt)
             answer = self.model.read(q, self.model.init(q)).reshape(sample.prompt.asked)
+        self.kernels = self.config.kernels and not masked(sample.prompt)
         if isinstance(sample.prompt, Text):
             self._fits_text(task)
         elif self.config.smoothing:

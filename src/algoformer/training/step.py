@@ -80,7 +80,7 @@ class Step:
             loss, norm = self._search(batch, loops)
         else:
             loss, norm = self._gradient(batch, loops)
-            self.optimiser.step()
+            self._move()
         if self.averages:
             with torch.no_grad():
                 torch._foreach_lerp_(self.averages, self.trained, 1 - self.config.ema)
@@ -165,6 +165,18 @@ class Step:
         if self.trained is not self.weights:
             self.trained[0].grad = grad
         return loss, norm
+
+    def _move(self) -> None:
+        """The optimiser's step; by a kernel once it has begun."""
+        vector = self.trained[0]
+        begun = self.optimiser.state.get(vector)
+        if begun and self.graphs and self.config.kernels and vector.dtype == torch.float32:
+            with contextlib.suppress(ImportError):
+                from algoformer.models.kernels import adam
+
+                adam(vector, vector.grad, begun, self.optimiser.param_groups[0])  # type: ignore[arg-type]
+                return
+        self.optimiser.step()
 
     def _search(self, batch: Batch, loops: int) -> tuple[Tensor, Tensor]:
         norms: list[Tensor] = []
