@@ -1,4 +1,4 @@
-"""The kernels of the fast path in Triton: a sum and its norms, the activation, and attention over short sequences.
+"""The kernels of the fast path in Triton: a sum and its norms, the activation, attention over short sequences, Adam.
 
 Each has a backward pass that makes again what it needs instead of storing it. Sums over rows, the gradients of biases
 and norms, are kept apart by program and added up by the caller: they do not depend on the order in which programs run.
@@ -52,11 +52,11 @@ def _add_norm(
     base, inject, branch, z_weight, z_bias, z_n, z_r, stream, state, again, a_weight, a_bias, a_n, a_r, a,
     rows, s, o, step, eps, E: tl.constexpr, COLS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.arange(0, COLS)
     inside = (i < rows)[:, None] & (c < E)[None, :]
-    at = i[:, None] * E + c[None, :]
-    there = ((i // o) * s + (i % o) * step)[:, None] * E + c[None, :]
+    at = i[:, None].to(tl.int64) * E + c[None, :]
+    there = ((i // o) * s + (i % o) * step)[:, None].to(tl.int64) * E + c[None, :]
     v = tl.zeros((ROWS, COLS), tl.float32)
     if base is not None:
         v += tl.load(base + there, mask=inside, other=0.0).to(tl.float32)
@@ -94,13 +94,13 @@ def _add_norm_back(
     none = tl.zeros((COLS,), tl.float32)
     a_weights, a_biases, z_weights, z_biases, biases = none, none, none, none, none
     for turn in range(TURNS):
-        i = (tl.program_id(0) + turn * tl.num_programs(0)).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        i = (tl.program_id(0) + turn * tl.num_programs(0)) * ROWS + tl.arange(0, ROWS)
         inside = (i < rows)[:, None] & full[None, :]
-        at = i[:, None] * E + c[None, :]
+        at = i[:, None].to(tl.int64) * E + c[None, :]
         g = tl.zeros((ROWS, COLS), tl.float32)
         if skip is not None:
             token = i % s
-            there = ((i // s) * o + token // step)[:, None] * E + c[None, :]
+            there = ((i // s) * o + token // step)[:, None].to(tl.int64) * E + c[None, :]
             g += tl.load(skip + there, mask=inside & (token % step == 0)[:, None], other=0.0)
         if a_grad is not None:
             d = tl.load(a_grad + at, mask=inside, other=0.0).to(tl.float32)
