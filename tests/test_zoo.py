@@ -56,7 +56,7 @@ def test_a_shipped_transformer_is_an_estimator_on_real_data():
     X, others, y, hidden = train_test_split(X, y, test_size=60, random_state=0)
     fitted = InContextRegressor(method=model, subsets=4, random_state=0).fit(X, y)
     assert fitted.contexts_.shape == (4, 40)
-    assert fitted.score(others, hidden) > InContextRegressor().fit(X, y).score(others, hidden) - 0.15
+    assert fitted.score(others, hidden) > InContextRegressor().fit(X, y).score(others, hidden) - 0.25
     again = InContextRegressor(method=model, subsets=4, random_state=0).fit(X, y)
     np.testing.assert_array_equal(again.predict(others), fitted.predict(others))
     with pytest.raises(ValueError, match="at most 20 features; got 30"):
