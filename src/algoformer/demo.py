@@ -14,7 +14,7 @@ from torch import Tensor
 
 from algoformer import claims
 from algoformer.algorithm import Algorithm
-from algoformer.analysis import distance_to_identity
+from algoformer.analysis import Candidate, distance_to_identity, match, readings, separate
 from algoformer.constructions.catalogue import CATALOGUE
 from algoformer.files import replace_file
 from algoformer.models import LinearTransformer, LinearTransformerConfig
@@ -267,6 +267,56 @@ def _trained(g: torch.Generator) -> Chapter:
     )
 
 
+def _shipped(g: torch.Generator) -> Chapter:
+    model = pretrained("linear-regression-d20")
+    sample = LinearRegression(dense=True).sample(48, g)
+    loops = list(range(1, 31))
+    families = {
+        "Newton": [Candidate(Newton(), range(1, 27))],
+        "gradient descent": [Candidate(GradientDescent(form="spectral"), [2**i for i in range(13)])],
+        "conjugate gradients": [Candidate(ConjugateGradient(), range(1, 27))],
+    }
+    with torch.no_grad():
+        mine = readings(model, sample.prompt, [0, *loops])
+    exact, prompt = sample.target.double(), sample.prompt.to(dtype=torch.float64)
+    found = {name: match(mine[1:].double(), family, prompt, exact) for name, family in families.items()}
+    verdicts = separate(found)
+    fig, (left, right) = axes(10.5, 3.9, columns=2)
+    last = sample.target[:, -1:]
+    left.semilogy(_error(mine[:, :, -1:], last, last), "o-", color=COLOURS[0], ms=3)
+    right.plot([], [], "o-", color=COLOURS[0], ms=3, label="the trained transformer")
+    for (name, family), colour in zip(families.items(), COLOURS[1:], strict=False):
+        error = _error(readings(family[0].algorithm, prompt, range(27))[:, :, -1:], last, last)
+        left.semilogy(error.clamp(min=1e-9), color=colour)
+        right.semilogy(loops, found[name].step, color=colour, label=name)
+    for ax in (left, right):
+        ax.axvline(model.steps, color="#888888", linestyle=":")
+    left.set(xlabel="loop or step", ylabel="error / zero predictor's", title="at 40 examples", ylim=(1e-6, 3))
+    right.set(xlabel="loop", ylabel="steps it is most like", title="the nearest steps of each algorithm")
+    legend(fig, right)
+    rows: list[list[Any]] = [
+        [
+            t,
+            *(f"{m.step[t - 1]} ({float(m.similarity.value[t - 1]):.3f})" for m in found.values()),
+            str(verdicts[t - 1]),
+        ]
+        for t in (2, 5, 10, 15, 20)
+    ]
+    return Chapter(
+        "shipped",
+        "One trained on a GPU: what does it run?",
+        "An AlgoFormer that learned linear regression from 1.5 million prompts comes with the package: "
+        '`algoformer.pretrained("linear-regression-d20")`. After each loop its errors are held against those of known '
+        "algorithms, prefix by prefix (Fu et al. 2024). Steps are chosen on half of the prompts, likeness is reported "
+        "on the other half, and an algorithm is named only where its lead is more than chance.",
+        fig,
+        "Left, the error at 40 examples; right, the number of steps whose errors are most alike. Dotted: the "
+        f"{model.steps} loops of training. 48 prompts.",
+        ["loops", *(f"{name} steps (likeness)" for name in families), "most like"],
+        rows,
+    )
+
+
 def _translated(g: torch.Generator) -> Chapter:
     recipe = preset("numbers")
     task = NumberWords(mask="prefix", size=4000)
@@ -363,6 +413,7 @@ CHAPTERS: list[tuple[str, Callable[[torch.Generator], Chapter]]] = [
     ("growing the context", _contexts),
     ("building transformers", _built),
     ("training one", _trained),
+    ("asking what one runs", _shipped),
     ("translating", _translated),
     ("computing optima", _exact),
     ("checking claims", _ledger),
