@@ -8,10 +8,19 @@ import sys
 
 import torch
 
-from algoformer.models import AlgoFormer, AlgoFormerConfig, Transformer, TransformerConfig, fused
+from algoformer.models import (
+    AlgoFormer,
+    AlgoFormerConfig,
+    Looped,
+    LoopedConfig,
+    Transformer,
+    TransformerConfig,
+    fused,
+)
 from algoformer.models.blocks import BlockConfig, Body, initialise
+from algoformer.prompt import Text
 from algoformer.tasks import LinearRegression
-from algoformer.training.loss import window_loss
+from algoformer.training.loss import cross_entropy, window_loss
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 torch.use_deterministic_algorithms(True)
@@ -116,6 +125,38 @@ def check_models():
             raise AssertionError("a second way back must be refused")
 
 
+def check_text():
+    """A model of text gives the same loss and gradients, with a mask that kernels do not know too."""
+    sizes = {"vocabulary": 12, "width": 32, "heads": 2, "positions": 16}
+    tokens = torch.randint(3, 12, (2, 7), generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    at, begin = torch.tensor([3, 4, 9, 12], device=DEVICE), torch.tensor([3, 2], device=DEVICE)
+    models = [
+        AlgoFormer(AlgoFormerConfig(**sizes, loops=3)),
+        Looped(LoopedConfig(**sizes, loops=3)),
+        Transformer(TransformerConfig(**sizes, layers=2)),
+    ]
+    for model, mask in itertools.product(models, ("causal", "prefix")):
+        model.to(DEVICE)
+        found = []
+        for run in (None, fused.run):
+            model.fused = run
+            for part in model.modules():
+                if type(part).__name__ == "Stack":
+                    part.fused = run
+            model.zero_grad()
+            loops, window = model.steps, 1 if isinstance(model, Transformer) else 2
+            text = Text(tokens, begin, 12, mask)
+            weight = torch.full((4,), 0.25, device=DEVICE)
+            loss = cross_entropy(
+                model, text, tokens.flatten()[at], at, weight, loops=loops, window=window, gradient=loops, smoothing=0.1
+            )
+            loss.backward()
+            found.append((loss.detach(), [v.grad.clone() for v in model.parameters()]))
+        torch.testing.assert_close(found[1][0], found[0][0], rtol=1e-5, atol=0)
+        for one, other in zip(found[1][1], found[0][1], strict=True):
+            assert (one - other).norm() < 2e-5 * max(other.norm(), 1e-3), (model.variant, mask)
+
+
 def check_attention():
     """The attention kernel beside the definition in float64, at odd lengths, for heads of several widths."""
     from algoformer.models import kernels
@@ -143,6 +184,31 @@ def check_attention():
         for one, other in ((out, wanted), (qkv, gradient), (sums, gradient.sum(1))):
             error = float((one - other.detach()).norm() / other.detach().norm())
             assert error < tolerance, (b, s, h, c, step, dtype, error)
+
+
+def check_adam():
+    """The kernel goes on where torch's optimiser is, and as it would."""
+    from algoformer.models import kernels
+
+    for kind, decay in ((torch.optim.Adam, 0.0), (torch.optim.Adam, 0.1), (torch.optim.AdamW, 0.1)):
+        g = torch.Generator().manual_seed(0)
+        start = torch.randn(3000, generator=g).to(DEVICE)
+        ways = [start.clone() for _ in range(2)]
+        rate = torch.tensor(3e-3, device=DEVICE)
+        cuda = DEVICE == "cuda"
+        made = [kind([w], rate if cuda else 3e-3, (0.9, 0.95), weight_decay=decay, capturable=cuda) for w in ways]
+        for step in range(6):
+            grad = torch.randn(3000, generator=g).to(DEVICE) * 10.0**-step
+            for i, (w, optimiser) in enumerate(zip(ways, made, strict=True)):
+                w.grad = grad.clone()
+                if i and step >= 2:
+                    group = {**optimiser.param_groups[0], "lr": rate}
+                    kernels.adam(w, w.grad, optimiser.state[w], group)
+                else:
+                    optimiser.step()
+        torch.testing.assert_close(ways[1], ways[0], rtol=2e-6, atol=1e-7)
+        for name, value in made[0].state[ways[0]].items():
+            torch.testing.assert_close(made[1].state[ways[1]][name], value, rtol=1e-5, atol=1e-8)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from algoformer import Algorithm, Diverged, InContextClassifier, InContextRegressor
+from algoformer import Algorithm, Diverged, InContextClassifier, InContextRegressor, solvers
+from algoformer.models import AlgoFormer, AlgoFormerConfig
 from algoformer.solvers import ConjugateGradient, GradientDescent, LeastSquares, LogisticGradientDescent
 
 FOLDS = KFold(5, shuffle=True, random_state=0)
@@ -141,6 +142,7 @@ def test_a_module_is_asked_in_its_own_precision():
         (InContextRegressor(steps=-3), "steps must be at least 0; got -3"),
         (InContextRegressor(ridge=0.0), "ridge must be above 0; got 0"),
         (InContextClassifier(ridge=-1.0), "ridge must be above 0; got -1"),
+        (InContextRegressor(subsets=0), "subsets must be at least 1; got 0"),
         (InContextRegressor(standardize="yes"), "standardize must be True or False; got 'yes'"),
     ],
 )
@@ -163,3 +165,38 @@ def test_a_diverging_method_is_an_error_that_names_it():
     X, y = make_regression(50, 3, random_state=4)
     with pytest.raises(Diverged, match="GradientDescent is not finite from step"):
         InContextRegressor(method=GradientDescent(eta=1e6, steps=200)).fit(X, y).predict(X)
+
+
+class Nearby(solvers.Ridge):
+    """A method that was trained with contexts of 20."""
+
+    context = 20
+
+
+def test_a_method_made_for_small_contexts_is_averaged_over_random_ones():
+    X, y = load_diabetes(return_X_y=True)
+    one = InContextRegressor(method=Nearby(strength=1.0), subsets=5, random_state=3).fit(X[:60], y[:60])
+    assert one.contexts_.shape == (5, 20)
+    assert all(len(set(rows)) == 20 for rows in one.contexts_.tolist())
+    x, t = StandardScaler().fit(X[:60]), StandardScaler().fit(y[:60, None])
+    parts = [
+        Ridge(alpha=1.0, fit_intercept=False)
+        .fit(x.transform(X[rows]), t.transform(y[rows, None])[:, 0])
+        .predict(x.transform(X[60:70]))
+        for rows in one.contexts_
+    ]
+    wanted = t.inverse_transform(np.mean(parts, axis=0)[:, None])[:, 0]
+    np.testing.assert_allclose(one.predict(X[60:70]), wanted, rtol=1e-9)
+    again = InContextRegressor(method=Nearby(strength=1.0), subsets=5, random_state=3).fit(X[:60], y[:60])
+    np.testing.assert_array_equal(again.predict(X[60:70]), one.predict(X[60:70]))
+    few = InContextRegressor(method=Nearby(strength=1.0)).fit(X[:20], y[:20])
+    assert few.contexts_.shape == (1, 20)
+
+
+def test_a_trained_model_takes_fewer_features_and_refuses_more_at_fit():
+    model = AlgoFormer(AlgoFormerConfig(features=4, width=16, heads=2, loops=2, positions=64))
+    X, y = load_diabetes(return_X_y=True)
+    fitted = InContextRegressor(method=model).fit(X[:20, :3], y[:20])
+    assert fitted.predict(X[20:25, :3]).shape == (5,)
+    with pytest.raises(ValueError, match="at most 4 features; got 10"):
+        InContextRegressor(method=model).fit(X[:20], y[:20])

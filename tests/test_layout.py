@@ -19,7 +19,7 @@ FLOORS = [
     ["testing", "solvers"],
     ["tasks", "models", "theory", "analysis"],
     ["training", "constructions"],
-    ["estimators"],
+    ["estimators", "zoo"],
     ["claims", "experiments", "bench"],
     ["report"],
     ["demo"],
@@ -85,3 +85,12 @@ def test_importing_the_package_and_asking_for_help_load_no_heavy_library():
 
 def test_the_package_is_typed():
     assert (ROOT / "py.typed").exists()
+
+
+def test_an_experiment_can_be_run_where_nothing_draws():
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('matplotlib', 'typer', 'rich', 'sklearn')))\n"
+        "from algoformer.experiments import EXPERIMENTS, load\n"
+        "for name in EXPERIMENTS: load(name)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

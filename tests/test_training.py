@@ -769,3 +769,13 @@ def test_an_address_without_defaults_tells_only_what_was_chosen():
     told = encode(config, defaults=False)
     assert told == {"class": "TrainConfig", "steps": 7, "dims": {"class": "Ramp", "start": 2, "stop": 5}}
     assert decode(told) == config == decode(encode(config))
+
+
+def test_a_run_goes_on_though_a_field_was_added_since(tmp_path):
+    config = TrainConfig(steps=4, batch=4, log_every=2, checkpoint_every=2, window=2)
+    train(tiny(), TASK, config, tmp_path, until=2)
+    file = tmp_path / "config.json"
+    about = json.loads(file.read_text())
+    del about["train"]["kernels"]  # as it was before there were any
+    file.write_text(json.dumps(about))
+    assert train(tiny(), TASK, config, tmp_path).step == 4

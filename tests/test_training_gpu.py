@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from algoformer.models import AlgoFormer, AlgoFormerConfig, LinearTransformer, LinearTransformerConfig
-from algoformer.tasks import LinearRegression
+from algoformer.tasks import LinearRegression, NumberWords
 from algoformer.training import Ramp, TrainConfig, train
 from algoformer.training.data import Data, Size
 from algoformer.training.step import Step, compiled, settings
@@ -83,7 +83,7 @@ def test_models_without_regions_are_captured_too(mark):
     assert losses[True] == pytest.approx(losses[False], rel=1e-4)
 
 
-@pytest.mark.parametrize("what", ["blocks", "models", "attention"])
+@pytest.mark.parametrize("what", ["blocks", "models", "text", "attention", "adam"])
 def test_the_fused_pass_is_the_plain_one(what):
     """On a GPU as it is, elsewhere in Triton's interpreter; outside this process, whose shape checks it cannot bear."""
     if importlib.util.find_spec("triton") is None:
@@ -95,6 +95,23 @@ def test_the_fused_pass_is_the_plain_one(what):
     command = [sys.executable, "-W", "ignore", str(here / "fused_cases.py"), what]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.stdout.strip() == "equal", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("mark", [pytest.param(None, marks=gpu)])
+def test_text_of_several_widths_runs_on_graphs(mark, dropout):
+    task = NumberWords(size=500, vocabulary=300, mask="prefix" if dropout else "causal")
+    sizes = {"vocabulary": 300, "positions": 64, "width": 64, "heads": 2, "loops": 3, "dropout": dropout}
+    config = TrainConfig(
+        steps=120, batch=512, random_loops=(2, 3), window=1, gradient_loops=3, smoothing=0.1, log_every=20,
+        precision="fp32", lr=1e-4, warmup=0, schedule="constant",
+    )  # fmt: skip
+    losses = {fast: [] for fast in (True, False)}
+    for fast in losses:
+        model = AlgoFormer(AlgoFormerConfig(**sizes), torch.Generator().manual_seed(0)).cuda()
+        train(model, task, replace(config, fast=fast), progress=lambda p, f=fast: losses[f].append(p.loss))
+    # compiled dropout draws other numbers
+    assert losses[True] == pytest.approx(losses[False], rel=0.02 if dropout else 1e-3)
 
 
 @pytest.mark.parametrize("mark", [pytest.param(None, marks=gpu)])
@@ -112,9 +129,16 @@ def test_at_most_twelve_graphs_are_held(mark):
 
 
 @pytest.mark.slow
-def test_the_compiled_step_is_the_plain_step_on_a_cpu(tmp_path):
+@pytest.mark.parametrize("text", [False, True])
+def test_the_compiled_step_is_the_plain_step_on_a_cpu(tmp_path, text):
     """torch.compile takes minutes here, and does not go with the shape checks of this process."""
-    code = """
+    code = TEXT_CODE if text else NUMBERS_CODE
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=900)
+    assert done.stdout.strip() == "equal", done.stderr[-2000:]
+
+
+NUMBERS_CODE = """
 import torch
 from algoformer.models import AlgoFormer, AlgoFormerConfig
 from algoformer.tasks import LinearRegression
@@ -134,6 +158,24 @@ for plain, fast in zip(out[:5], out[5:]):
     torch.testing.assert_close(torch.tensor(fast), torch.tensor(plain), rtol=1e-5, atol=0)
 print("equal")
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=900)
-    assert done.stdout.strip() == "equal", done.stderr[-2000:]
+
+TEXT_CODE = """
+import torch
+from algoformer.models import AlgoFormer, AlgoFormerConfig
+from algoformer.tasks import NumberWords
+from algoformer.training import TrainConfig, train
+
+out = []
+for fast in (False, True):
+    config = AlgoFormerConfig(vocabulary=300, positions=64, width=32, heads=2, loops=3)
+    model = AlgoFormer(config, torch.Generator().manual_seed(0))
+    train(
+        model,
+        NumberWords(size=500, vocabulary=300),
+        TrainConfig(steps=12, batch=256, log_every=1, window=1, fast=fast, random_loops=(2, 3), gradient_loops=3),
+        progress=lambda p: out.append((p.loss, p.row["gradient"])),
+    )
+for plain, fast in zip(out[:12], out[12:]):
+    torch.testing.assert_close(torch.tensor(fast), torch.tensor(plain), rtol=1e-5, atol=0)
+print("equal")
+"""

@@ -18,11 +18,13 @@ _HOME = {
     "Dense": "prompt",
     "Prompt": "prompt",
     "Series": "prompt",
+    "Text": "prompt",
     "Sample": "task",
     "Task": "task",
     "Truth": "task",
     "compile": "constructions",
     "train": "training",
+    "pretrained": "zoo",
 }
 
 _MODULES = (
@@ -36,6 +38,7 @@ _MODULES = (
     "testing",
     "theory",
     "training",
+    "zoo",
 )
 
 __all__ = [
@@ -51,6 +54,7 @@ __all__ = [
     "Sample",
     "Series",
     "Task",
+    "Text",
     "Truth",
     "analysis",
     "claims",
@@ -58,6 +62,7 @@ __all__ = [
     "constructions",
     "experiments",
     "models",
+    "pretrained",
     "rollout",
     "solvers",
     "tasks",
@@ -65,6 +70,7 @@ __all__ = [
     "theory",
     "train",
     "training",
+    "zoo",
 ]
 
 
@@ -92,10 +98,12 @@ if TYPE_CHECKING:
         testing,
         theory,
         training,
+        zoo,
     )
     from algoformer.algorithm import Algorithm, Diverged, On, Reduction, rollout
     from algoformer.constructions import compile
     from algoformer.estimators import InContextClassifier, InContextRegressor
-    from algoformer.prompt import Chains, Dense, Prompt, Series
+    from algoformer.prompt import Chains, Dense, Prompt, Series, Text
     from algoformer.task import Sample, Task, Truth
     from algoformer.training import train
+    from algoformer.zoo import pretrained

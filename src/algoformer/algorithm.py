@@ -40,11 +40,12 @@ class Algorithm(ABC, Generic[P, S]):
 
     An algorithm lists the `kinds` of prompt it answers. One that answers `Prompt` but not `Dense` is given the prefixes
     of a dense prompt as a batch of masked prompts. `limit` is the largest number of steps there is (a layered model's
-    layers), None for one that runs on.
+    layers), None for one that runs on; `context` the most examples that it was trained to take, None for any number.
     """
 
     steps: int
     limit: int | None = None
+    context: int | None = None
     kinds: ClassVar[tuple[type, ...]] = (Prompt,)
 
     @abstractmethod

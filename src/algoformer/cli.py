@@ -117,6 +117,9 @@ def train(
     context: typer.Context,
     preset: Annotated[str, typer.Option(help="The recipe; see `algoformer list presets`.")] = "algoformer",
     folder: Annotated[Path | None, typer.Option(help="Log, checkpoints and model; the same folder goes on.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Text to translate: a folder of {train,valid,test}.{de,en}, plain or .gz.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Also write curves for TensorBoard here.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what the run would be and cost.")] = False,
@@ -128,11 +131,17 @@ def train(
     import torch
 
     from algoformer import training
+    from algoformer.tasks import Parallel
     from algoformer.training.codec import model_of
 
-    recipe = training.override(training.preset(preset), _fields(context.args))
+    recipe = training.preset(preset)
+    if data is not None:
+        recipe = training.with_data(recipe, str(data))
+    recipe = training.override(recipe, _fields(context.args))
     if dry_run:
         return _print_json(training.describe(recipe))
+    if isinstance(recipe.task, Parallel):
+        print(f"algoformer: {recipe.task.account}", file=sys.stderr)
     with training.processes(device) as where, training.Bar() as bar:
         writer = None if tensorboard is None else training.TensorBoard(tensorboard)
 
@@ -163,20 +172,29 @@ def evaluate(
     prompts: Annotated[int, typer.Option(help="How many fixed prompts.")] = 6400,
     steps: Annotated[str | None, typer.Option(help="After how many steps or loops: 5,10,20; the model's own.")] = None,
     seed: Annotated[int, typer.Option(help="The seed of the prompts.")] = 0,
+    split: Annotated[str, typer.Option(help="Of text: valid, test, ..")] = "valid",
+    beam: Annotated[int, typer.Option(help="Of text: the width of the beam; 1 is greedy.")] = 1,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
     as_json: Json = False,
 ) -> None:
-    """The error of a model on fixed prompts, beside the oracle's. The fields of the task may follow: --task.n 80."""
+    """The error of a model on fixed prompts, beside the oracle's. The fields of the task may follow: --task.n 80.
+
+    A translator is scored on a split of its text, at most --prompts sentences: cross-entropy after each of --steps,
+    BLEU, chrF and exact matches.
+    """
     from dataclasses import asdict
 
     from algoformer import training
+    from algoformer.tasks import Parallel
 
     base = training.recipe_of(checkpoint)[1] if task is None else training.task_named(task)
     asked = training.override(
         training.Recipe(model=None, task=base, train=training.TrainConfig()), _fields(context.args)
     ).task
-    model = training.load(checkpoint)
     where = training.device_named(device)
+    if isinstance(asked, Parallel):
+        return _evaluate_text(checkpoint, asked, split, prompts, _numbers(steps), beam, where, as_json)
+    model = training.load(checkpoint)
     options: dict[str, Any] = {"prompts": prompts, "seed": seed, "device": where}
     found = training.evaluate(model.to(where), asked, steps=_numbers(steps), **options)
     oracle = None if asked.oracle is None else training.evaluate(asked.oracle, asked, **options)
@@ -189,6 +207,32 @@ def evaluate(
     _print_table(f"{found.variant} on {prompts} prompts", ["step", "error at the last position", "median"], rows)
     if oracle is not None:
         _console().print(f"The oracle's error: {oracle.last:.3g}")
+
+
+@app.command()
+def translate(
+    checkpoint: Annotated[
+        str,
+        typer.Argument(help="The folder of a run or a translator, or the name of a model that is shipped."),
+    ],
+    sentences: Annotated[list[str] | None, typer.Argument(help="What to translate; standard input, by lines.")] = None,
+    beam: Annotated[int, typer.Option(help="The width of the beam; 1 is greedy.")] = 5,
+    steps: Annotated[int | None, typer.Option(help="How many layers or loops; the model's own.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Translate sentences, or the lines of standard input: algoformer translate numbers-de-en "einundzwanzig"."""
+    from algoformer import training, zoo
+
+    own = Path(checkpoint).is_dir()
+    translator = training.Translator.load(checkpoint) if own else zoo.pretrained(checkpoint)
+    translator.model.to(training.device_named(device))
+    given = sentences or [line.strip() for line in sys.stdin]
+    found = translator(given, width=beam, steps=steps) if given else []
+    if as_json:
+        return _print_json([{"source": a, "translation": b} for a, b in zip(given, found, strict=True)])
+    for line in found:
+        print(line)
 
 
 @app.command()
@@ -323,7 +367,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="The seed of the problems.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """The tour in small: race, build, train, dissect, verify; a page with pictures. A minute on two cores."""
+    """The tour in small: race, build, train, translate, verify; a page with pictures. Two minutes on two cores."""
     from algoformer.demo import run
 
     result = run(out, seed=seed, progress=_progress())
@@ -358,6 +402,39 @@ def bench(
                     _console().print(f"[dim]{note}[/]")
     if as_json:
         _print_json({"tables": tables, "provenance": provenance()})
+
+
+def _evaluate_text(
+    checkpoint: Path,
+    task: Any,
+    split: str,
+    most: int,
+    steps: list[int] | None,
+    beam: int,
+    device: Any,
+    as_json: bool,
+) -> None:
+    from dataclasses import asdict
+
+    from algoformer import training
+
+    translator = training.Translator.load(checkpoint)
+    translator.model.to(device)
+    lines = task.lines(split)
+    some = lines._replace(source=lines.source[:most], target=lines.target[:most])
+    found = training.entropy(translator, some, steps=steps)
+    read = training.quality(translator, some, width=beam, steps=None if steps is None else steps[-1])
+    if as_json:
+        return _print_json({"split": split, "entropy": asdict(found), "quality": asdict(read)})
+    rows = [list(row) for row in zip(found.steps, found.per_token, found.per_word, strict=True)]
+    title = f"{found.variant} on {found.pairs} pairs of {split}: cross-entropy in nats"
+    _print_table(title, ["step", "per token", "per word"], rows)
+    _console().print(
+        f"BLEU {read.bleu:.2f}, chrF {read.chrf:.2f}, exact {read.exact:.1%}; {lines.empty} pairs with an empty side "
+        f"were left out, {found.long} too long for the entropy, {read.cut} sources cut."
+    )
+    for signature in read.signatures:
+        _console().print(signature, markup=False, style="dim")
 
 
 def _leave(ok: bool, broken: dict[Path, str]) -> None:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.preprocessing import LabelBinarizer, StandardScaler
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -33,6 +34,11 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         Penalty on the squared weights beside the sum of squared errors; used by method None.
     standardize : bool
         Bring features and targets to mean 0 and variance 1 first. Without it there is no intercept.
+    subsets : int
+        A method that was trained with contexts of a certain size is asked with so many random contexts of that size
+        where the training set is larger; its answers are averaged.
+    random_state : int, RandomState or None
+        Draws these contexts, when it is fitted.
     """
 
     def __init__(
@@ -41,29 +47,44 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         steps: int | None = None,
         ridge: float = 1e-3,
         standardize: bool = True,
+        subsets: int = 16,
+        random_state: Any = None,
     ) -> None:
         self.method = method
         self.steps = steps
         self.ridge = ridge
         self.standardize = standardize
+        self.subsets = subsets
+        self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> InContextRegressor:
         """Remember the context."""
         _check(self)
+        whole("subsets", self.subsets, 1)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = np.asarray(y, np.float64)
         self.flat_ = y.ndim == 1
         self.features_ = StandardScaler(with_mean=self.standardize, with_std=self.standardize).fit(X)
         self.targets_ = StandardScaler(with_mean=self.standardize, with_std=self.standardize).fit(_columns(y))
         self.x_, self.y_ = self.features_.transform(X), self.targets_.transform(_columns(y))
+        size = len(self.x_) if self.method is None else min(self.method.context or len(self.x_), len(self.x_))
+        self.contexts_ = np.arange(len(self.x_))[None]
+        if size < len(self.x_):
+            draw = check_random_state(self.random_state)
+            self.contexts_ = np.stack([draw.permutation(len(self.x_))[:size] for _ in range(self.subsets)])
+        _ask(self._asked, self.x_[:1], self.y_[:1], self.x_[:1], 0)  # a method that cannot take these says so now
         return self
+
+    @property
+    def _asked(self) -> Algorithm[Any, Any]:
+        return self.method or Newton(steps=50, start="I", ridge=self.ridge)
 
     def predict(self, X: Any) -> Numbers:
         """Ask for the labels of the rows of X."""
         check_is_fitted(self)
         queries = self.features_.transform(validate_data(self, X, dtype=np.float64, reset=False))
-        method = self.method or Newton(steps=50, start="I", ridge=self.ridge)
-        answer: Numbers = self.targets_.inverse_transform(_ask(method, self.x_, self.y_, queries, self.steps))
+        answers = [_ask(self._asked, self.x_[rows], self.y_[rows], queries, self.steps) for rows in self.contexts_]
+        answer: Numbers = self.targets_.inverse_transform(np.mean(answers, axis=0))
         return answer[:, 0] if self.flat_ else answer
 
 

@@ -7,11 +7,13 @@ for, s tokens, e stream width, h heads, t step or layer (always axis 0).
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from algoformer.checks import one_of, whole
 
 B = TypeVar("B", bound="_Batch")
 
@@ -166,6 +168,43 @@ class Chains(_Batch):
         if self.partial is None:
             raise ValueError("only a partial chain can be extended; this prompt asks every state")
         return replace(self, partial=torch.cat([self.partial, answer], 1), check=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Text(_Batch):
+    """Sentences as tokens of a vocabulary, [source] <sep> [target so far], asking the token after every token.
+
+    `begin` is where each target begins, behind its separator. With the mask "causal" a token sees itself and those
+    before it; with "prefix" the tokens before `begin` also see each other. Whatever stands behind a sentence is unseen
+    by it. `first` is the place of the first token (None: 0): a text may go on where another one ended.
+    """
+
+    tokens: Int[Tensor, "b s"]
+    begin: Int[Tensor, " b"]
+    vocabulary: int
+    mask: Literal["causal", "prefix"] = "causal"
+    first: Int[Tensor, " b"] | None = None
+    check: InitVar[bool] = True
+
+    def __post_init__(self, check: bool) -> None:
+        b = len(self.tokens)
+        for name, value, shape in (("tokens", self.tokens, "(b, s)"), ("begin", self.begin, f"(b,) = ({b},)")):
+            if not isinstance(value, Tensor) or value.dtype != torch.int64:
+                raise TypeError(f"{name} must be a tensor of torch.int64; got {_kind(value)}")
+            if value.ndim != shape.count("b,") + shape.count(" s)") or len(value) != b:
+                raise ValueError(f"{name} must be {shape}; got {tuple(value.shape)}")
+        whole("vocabulary", self.vocabulary, 1)
+        one_of("mask", self.mask, ("causal", "prefix"))
+        if check and self.tokens.numel():
+            low, high = (int(v) for v in self.tokens.aminmax())
+            if low < 0 or high >= self.vocabulary:
+                raise ValueError(f"tokens must be 0 to {self.vocabulary - 1}; got {low} to {high}")
+
+    @property
+    def asked(self) -> tuple[int, int, int]:
+        """The shape (b, o, k) of an answer: a score for every token of the vocabulary."""
+        b, s = self.tokens.shape
+        return b, s, self.vocabulary
 
 
 def expect(check: bool, /, **named: tuple[Tensor, str]) -> dict[str, int]:

@@ -64,8 +64,9 @@ def several(config: TrainConfig, device: torch.device) -> dict[str, float]:
             main = torch.cuda.current_stream()
             sides = [torch.cuda.Stream() for _ in steps]  # type: ignore[no-untyped-call]
             graphs = [torch.cuda.CUDAGraph() for _ in steps]
-            for step, batch, graph in zip(steps, data, graphs, strict=True):
-                with torch.cuda.graph(graph, stream=main):
+            for step, batch, graph, side in zip(steps, data, graphs, sides, strict=True):
+                side.wait_stream(main)
+                with torch.cuda.graph(graph, stream=side):  # products use memory that belongs to their stream
                     step.update(batch, size.loops)
 
             def after(graphs: Any = graphs) -> None:

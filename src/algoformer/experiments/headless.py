@@ -1,6 +1,6 @@
-"""`algoformer reproduce` where there is no more than torch: python -m algoformer.experiments.headless NAME ..
+"""`algoformer reproduce` without the command line: python -m algoformer.experiments.headless NAME ..
 
-The same runs with the same options, for a machine with a GPU and without the packages of the command line.
+The same runs with the same options, for a machine with a GPU that has neither typer and rich nor matplotlib.
 """
 
 from __future__ import annotations

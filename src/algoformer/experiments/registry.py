@@ -44,6 +44,7 @@ EXPERIMENTS = (
     "algoformer2024_fig3",
     "algoformer2024_fig4",
     "algoformer2024_fig5",
+    "algoformer2024_table1",
     "ours_built_and_trained",
     "ours_controls",
     "ours_exact_theory",

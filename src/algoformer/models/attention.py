@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from algoformer.models.past import Past
+
 Kind = Literal["softmax", "relu", "linear"]
 KINDS: tuple[Kind, ...] = ("softmax", "relu", "linear")
 
@@ -16,8 +18,11 @@ KINDS: tuple[Kind, ...] = ("softmax", "relu", "linear")
 class Attention(nn.Module):
     """o_i = W_o sum_j f(<q_i, k_j> / sqrt(c)) v_j over the tokens j that i may attend to, c the width of a head.
 
-    f is the softmax over j; or f(a) = relu(a) / count or f(a) = a / count, count the number of such tokens.
+    f is the softmax over j; or f(a) = relu(a) / count or f(a) = a / count, count the number of such tokens. `past`
+    remembers keys and values, so that a text can go on.
     """
+
+    past: Past | None = None
 
     def __init__(self, width: int, heads: int, kind: Kind = "softmax", dropout: float = 0.0) -> None:
         super().__init__()
@@ -30,6 +35,8 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "b o e"]:
         b, s, e = x.shape
         qkv = self.qkv(x)
+        if self.past is not None:
+            return self.out(self.past.attend(qkv, self.heads, mask)[:, rows])  # type: ignore[no-any-return]
         dropout = self.dropout if self.training else 0.0
         q, k, v = qkv.view(b, s, 3, self.heads, e // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
         if self.kind == "softmax":

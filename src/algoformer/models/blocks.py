@@ -19,7 +19,10 @@ ALL = slice(None)
 
 @dataclass(frozen=True, kw_only=True)
 class BlockConfig:
-    """The sizes of prompts and of blocks; `causal` models read interleaved tokens, encoders paired ones."""
+    """The sizes of prompts and of blocks; `causal` models read interleaved tokens, encoders paired ones.
+
+    With a `vocabulary` a model reads and scores its tokens, by one matrix for both, instead of features and labels.
+    """
 
     features: int = 20
     labels: int = 1
@@ -31,11 +34,15 @@ class BlockConfig:
     activation: Literal["gelu", "relu"] = "gelu"
     causal: bool = True
     dropout: float = 0.0
+    vocabulary: int = 0  # 0: real numbers
 
     def __post_init__(self) -> None:
         for name in ("features", "labels", "width", "heads", "expansion"):
             whole(name, getattr(self, name), 1)
         whole("positions", self.positions)
+        whole("vocabulary", self.vocabulary)
+        if self.vocabulary and not self.causal:
+            raise ValueError("causal must be true for a model of text; got false")
         one_of("attention", self.attention, KINDS)
         one_of("activation", self.activation, ("gelu", "relu"))
         real("dropout", self.dropout, least=0)
@@ -115,13 +122,16 @@ class Body(nn.Module):
 
 
 class Answer(nn.Module):
-    """What is read from a stream: head(LN(blocks(z))) at the tokens `rows`; the blocks attend to all tokens."""
+    """What is read from a stream: head(LN(blocks(z))) at the tokens `rows`; the blocks attend to all tokens.
+
+    A model of text scores its vocabulary outside, only where it must: here the head is the identity.
+    """
 
     def __init__(self, config: BlockConfig, depth: int, *, norm: bool = True) -> None:
         super().__init__()
         self.stack = Stack(config, depth)
         self.norm = nn.LayerNorm(config.width) if norm else nn.Identity()
-        self.head = nn.Linear(config.width, config.labels)
+        self.head = nn.Identity() if config.vocabulary else nn.Linear(config.width, config.labels)
 
     def forward(
         self, z: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s s"] | None, rows: slice | Tensor

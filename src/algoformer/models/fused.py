@@ -152,7 +152,7 @@ class _Run(torch.autograd.Function):
                 branch = torch.addmm(w.out[1], rows.o[k], w.out[0].t())
                 K.add_norm(
                     inside, eps, base=stream, inject=inject if i == 0 else None, branch=branch, stream=inside,
-                    a=(w.norm2, at(rows.m_kept, t - first), rows.m[k]), tokens=(s, size, step),
+                    a=(w.norm2, at(rows.m_kept, t - first), rows.m[k]), tokens=_tokens(s, size, step),
                 )  # fmt: skip
                 torch.addmm(w.up[1], rows.m[k], w.up[0].t(), out=rows.u[k])
                 K.act(rows.u[k], rows.g[k], shape.relu)
@@ -209,7 +209,7 @@ class _Run(torch.autograd.Function):
         K.add_norm_back(dy[-1][-1], norm_sums(2 * n), z_grad=grad[-1], out=y, **closed(-1))
         for k in reversed(range(carried)):
             for i in reversed(range(n)):
-                w, kept, tokens = blocks[i], tape[i], (s, o, shape.step) if i == n - 1 else (s, s, 1)
+                w, kept, step = blocks[i], tape[i], shape.step if i == n - 1 else 1
                 dg = torch.mm(dy[i][k], w.down[0])
                 K.act_back(kept.u[k], dg, (sums[:, norms + i * f :], add), shape.relu)
                 dm = torch.mm(kept.u[k], w.up[0])
@@ -218,7 +218,7 @@ class _Run(torch.autograd.Function):
                 )  # fmt: skip
                 qkv, answer = kept.qkv[k].view(b, s, 3 * e), kept.o[k].view(b, -1, e)
                 da = torch.mm(dx[i][k], w.out[0]).view_as(answer)
-                _attend_back(qkv, answer, da, kept.lse[k], (heads[:, i * 3 * e :], add), shape.heads, tokens[2])
+                _attend_back(qkv, answer, da, kept.lse[k], (heads[:, i * 3 * e :], add), shape.heads, step)
                 da = torch.mm(kept.qkv[k], w.qkv[0])
                 more: dict[str, Any] = {}
                 if i:
@@ -230,9 +230,8 @@ class _Run(torch.autograd.Function):
                     x0 = more["out"] = grad.new_empty(b * s, e, dtype=ctx.x_dtype)
                 if i == 0:
                     more["inject_grad"] = inject_grad
-                K.add_norm_back(
-                    da, norm_sums(n + i), skip=x, a=(da, w.norm1[0], at(kept.a_kept, k)), tokens=tokens, **more
-                )  # fmt: skip
+                opened = da, w.norm1[0], at(kept.a_kept, k)
+                K.add_norm_back(da, norm_sums(n + i), skip=x, a=opened, tokens=_tokens(s, o, step), **more)
         out: list[Tensor] = []
         total, head = K.column_sums(sums), K.column_sums(heads).view(n, 3 * e)
         act, total = total[norms:].view(n, f), total[:norms].view(2 * n + 1, 5, e)
@@ -273,6 +272,11 @@ def _cast(shape: Shape, weights: tuple[Tensor, ...]) -> tuple[list[Block], tuple
     pairs = list(zip(mine[::2], mine[1::2], strict=True))
     blocks = [Block(*pairs[6 * i : 6 * i + 6]) for i in range(shape.blocks)]
     return blocks, pairs[-1] if shape.norm else None
+
+
+def _tokens(s: int, o: int, step: int) -> tuple[int, int, int]:
+    """Which rows of s are the o of an answer; where it is all of them, no kernel need divide."""
+    return (s, o, step) if step > 1 else (1, 1, 1)
 
 
 def _product(grad: Tensor, x: Tensor) -> Tensor:

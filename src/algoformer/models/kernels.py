@@ -1,10 +1,13 @@
-"""The kernels of the fast path in Triton: a sum and its norms, the activation, and attention over short sequences.
+"""The kernels of the fast path in Triton: a sum and its norms, the activation, attention over short sequences, Adam.
 
 Each has a backward pass that makes again what it needs instead of storing it. Sums over rows, the gradients of biases
 and norms, are kept apart by program and added up by the caller: they do not depend on the order in which programs run.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+import math
+from typing import Any
 
 import torch
 import triton
@@ -13,6 +16,7 @@ from torch import Tensor
 
 PROGRAMS = 1056  # at most so many add up rows
 NORM_WARPS = 1  # a row belongs to one warp, which adds it up without waiting for another
+ADAM_SIZE = 1024
 ACT_SIZE, ACT_ROWS, ACT_COLS, ACT_WARPS = 2048, 4, 256, 1
 LONGEST, WIDTHS = 256, (16, 32, 64, 128)  # tokens, and widths of a head, of the attention kernel
 
@@ -48,11 +52,11 @@ def _add_norm(
     base, inject, branch, z_weight, z_bias, z_n, z_r, stream, state, again, a_weight, a_bias, a_n, a_r, a,
     rows, s, o, step, eps, E: tl.constexpr, COLS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.arange(0, COLS)
     inside = (i < rows)[:, None] & (c < E)[None, :]
-    at = i[:, None] * E + c[None, :]
-    there = ((i // o) * s + (i % o) * step)[:, None] * E + c[None, :]
+    at = i[:, None].to(tl.int64) * E + c[None, :]
+    there = ((i // o) * s + (i % o) * step)[:, None].to(tl.int64) * E + c[None, :]
     v = tl.zeros((ROWS, COLS), tl.float32)
     if base is not None:
         v += tl.load(base + there, mask=inside, other=0.0).to(tl.float32)
@@ -90,13 +94,13 @@ def _add_norm_back(
     none = tl.zeros((COLS,), tl.float32)
     a_weights, a_biases, z_weights, z_biases, biases = none, none, none, none, none
     for turn in range(TURNS):
-        i = (tl.program_id(0) + turn * tl.num_programs(0)).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        i = (tl.program_id(0) + turn * tl.num_programs(0)) * ROWS + tl.arange(0, ROWS)
         inside = (i < rows)[:, None] & full[None, :]
-        at = i[:, None] * E + c[None, :]
+        at = i[:, None].to(tl.int64) * E + c[None, :]
         g = tl.zeros((ROWS, COLS), tl.float32)
         if skip is not None:
             token = i % s
-            there = ((i // s) * o + token // step)[:, None] * E + c[None, :]
+            there = ((i // s) * o + token // step)[:, None].to(tl.int64) * E + c[None, :]
             g += tl.load(skip + there, mask=inside & (token % step == 0)[:, None], other=0.0)
         if a_grad is not None:
             d = tl.load(a_grad + at, mask=inside, other=0.0).to(tl.float32)
@@ -309,6 +313,28 @@ def _column_sums(x, out, rows, cols, ROWS: tl.constexpr, COLS: tl.constexpr):
     tl.store(out + tl.program_id(1).to(tl.int64) * cols + c, total, mask=c < cols)
 
 
+@triton.jit
+def _adam(
+    weight, grad, mean, square, count, lr, size, b1, b2, log_b1, log_b2, eps, decay,
+    DECOUPLED: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    inside = at < size
+    t, rate = tl.load(count), tl.load(lr)
+    w, g = tl.load(weight + at, mask=inside), tl.load(grad + at, mask=inside)
+    if DECOUPLED:
+        w *= 1.0 - rate * decay
+    else:
+        g += decay * w
+    m, v = tl.load(mean + at, mask=inside), tl.load(square + at, mask=inside)
+    m += (1.0 - b1) * (g - m)
+    v = b2 * v + (1.0 - b2) * g * g
+    scale = tl.sqrt(v) / tl.sqrt(1.0 - tl.exp(t * log_b2)) + eps
+    tl.store(weight + at, w - rate / (1.0 - tl.exp(t * log_b1)) * (m / scale), mask=inside)
+    tl.store(mean + at, m, mask=inside)
+    tl.store(square + at, v, mask=inside)
+
+
 Norm = tuple[Tensor, Tensor]  # its weight and bias
 Kept = tuple[Tensor, Tensor]  # what a norm leaves for its backward pass: rows of mean 0 and deviation 1, 1 / deviation
 Sums = tuple[Tensor, bool]  # [programs ...]; is it added to what is there?
@@ -408,6 +434,16 @@ def column_sums(x: Tensor) -> Tensor:
     return x[0]
 
 
+def adam(weight: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
+    """One step of torch's Adam or AdamW on a vector in float32, from the optimiser's own state and settings."""
+    state["step"].add_(1)
+    b1, b2 = group["betas"]
+    _adam[(triton.cdiv(len(weight), ADAM_SIZE),)](
+        weight, grad, state["exp_avg"], state["exp_avg_sq"], state["step"], group["lr"], len(weight), b1, b2,
+        math.log(b1), math.log(b2), group["eps"], group["weight_decay"], group["decoupled_weight_decay"], ADAM_SIZE,
+    )  # fmt: skip
+
+
 def attends(qkv: Tensor, heads: int, step: int) -> bool:
     """Is there an attention kernel for these sequences and heads, read at every step-th token? Not in full float32."""
     _, s, triple = qkv.shape
@@ -450,4 +486,4 @@ def _warps(qkv: Tensor, size: int) -> int:
 
 
 def _precision() -> str:
-    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"

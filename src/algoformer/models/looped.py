@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from algoformer.checks import whole
 from algoformer.models.blocks import Answer, BlockConfig, Body, initialise
 from algoformer.models.model import SequenceModel
-from algoformer.models.tokens import Layout
-from algoformer.prompt import Prompt
+from algoformer.models.tokens import Layout, masked
 
 
 class State(NamedTuple):
@@ -39,24 +38,21 @@ class Loop(SequenceModel):
     def step(self, p: Any, s: State, t: int) -> State:
         return s._replace(z=self.body(s.z, s.e, s.layout.mask))
 
-    def read(self, p: Any, s: State) -> Tensor:
-        out: Tensor = self.answer(s.z, s.layout.mask, s.layout.rows)
-        return out
-
-    def answers(self, p: Any, *, first: int, loops: int, gradient: int) -> Tensor:
-        if self.fused is None or first == 0 or isinstance(p, Prompt):
-            return super().answers(p, first=first, loops=loops, gradient=gradient)
+    def unscored(self, p: Any, *, first: int, loops: int, gradient: int) -> Tensor:
+        if self.fused is None or first == 0 or masked(p):
+            return super().unscored(p, first=first, loops=loops, gradient=gradient)
         s, body = self.init(p), self.body
         inject, keep = s.e if body.injection else None, loops - first + 1
         z = self.fused(s.z, body.stack.blocks, inject=inject, norm=body.norm, loops=loops, keep=keep, gradient=gradient)
         out: Tensor = self.answer(z.flatten(0, 1), None, s.layout.rows)
         return out.view(len(z), -1, *out.shape[1:])
 
-    def readings(self, p: Any, states: Sequence[State]) -> Tensor:
-        mask = states[0].layout.mask
+    def endings(self, states: Sequence[State]) -> Tensor:
+        mask, rows = states[0].layout.mask, states[0].layout.rows
         many = None if mask is None else mask.repeat(len(states), 1, 1)
-        out: Tensor = self.answer(torch.cat([s.z for s in states]), many, states[0].layout.rows)
-        return out.view(len(states), -1, *out.shape[1:])
+        z = states[0].z if len(states) == 1 else torch.cat([s.z for s in states])
+        out: Tensor = self.answer(z, many, rows)
+        return out.view(len(states), len(states[0].z), *out.shape[1:])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import torch.nn.functional as F
 from huggingface_hub import PyTorchModelHubMixin, constants, hf_hub_download
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from algoformer.algorithm import Algorithm
 from algoformer.models.blocks import BlockConfig, Stack
-from algoformer.models.tokens import Layout, interleaved, paired
-from algoformer.prompt import Chains, Dense, Prompt, Series
+from algoformer.models.tokens import Layout, interleaved, paired, written
+from algoformer.prompt import Chains, Dense, Prompt, Series, Text
 
 M = TypeVar("M", bound="Model")
 WIDEST = 1024  # a row must fit into one program of a kernel
@@ -50,6 +51,10 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
 
     def answers(self, p: Any, *, first: int, loops: int, gradient: int) -> Float[Tensor, "t b o k"]:
         """What the states `first` to `loops` say; the last `gradient` steps carry gradient."""
+        return self.readings(p, self.visited(p, first=first, loops=loops, gradient=gradient))
+
+    def visited(self, p: Any, *, first: int, loops: int, gradient: int) -> list[Any]:
+        """The states `first` to `loops`; the last `gradient` steps carry gradient."""
         s = self.init(p)
         states = [s] if first == 0 else []
         for t in range(loops):
@@ -57,7 +62,7 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
                 s = self.step(p, s, t)
             if t + 1 >= first:
                 states.append(s)
-        return self.readings(p, states)
+        return states
 
     def fuse(self, on: bool) -> bool:
         """Let hand-written kernels step in where they can, or no longer; says whether they do."""
@@ -132,7 +137,10 @@ class Layered:
 
 
 class SequenceModel(Model):
-    """A model of tokens in a residual stream: a read-in, positions, blocks, a read-out."""
+    """A model of tokens in a residual stream: a read-in, positions, blocks, a read-out.
+
+    One of text reads a token as a row of its embedding, and scores a token by the product with that row.
+    """
 
     config: BlockConfig
     fused: Any = None
@@ -140,17 +148,56 @@ class SequenceModel(Model):
     def __init__(self, config: BlockConfig) -> None:
         super().__init__(config)
         inputs = max(config.features, config.labels) if config.causal else config.features + config.labels
-        self.embed = nn.Linear(inputs, config.width)
+        self.embed: nn.Linear | nn.Embedding = (
+            nn.Embedding(config.vocabulary, config.width) if config.vocabulary else nn.Linear(inputs, config.width)
+        )
         self.places = nn.Embedding(config.positions, config.width) if config.positions else None
 
     @property
     def kinds(self) -> tuple[type, ...]:  # type: ignore[override]
+        if self.config.vocabulary:
+            return (Text,)
         return (Prompt, Dense, Series, Chains) if self.config.causal else (Prompt, Series)
 
-    def tokens(self, p: Any) -> tuple[Float[Tensor, "b s width"], Layout]:
+    def prepare(self, p: Any) -> Any:
+        if not isinstance(p, Text) or not self.config.vocabulary:
+            return super().prepare(p)
+        mine = self.embed.weight
+        if p.vocabulary != self.config.vocabulary or p.tokens.device != mine.device:
+            raise ValueError(
+                f"the text must have a vocabulary of {self.config.vocabulary} on {mine.device} as the model has; "
+                f"got {p.vocabulary} on {p.tokens.device}"
+            )
+        return p
+
+    @abstractmethod
+    def endings(self, states: Sequence[Any]) -> Float[Tensor, "t b o _"]:
+        """What `answer` gives for several states of one prompt: labels, or of text the streams that are scored."""
+
+    def scores(self, h: Float[Tensor, "*c e"]) -> Float[Tensor, "*c _"]:
+        """The score of every token of the vocabulary; labels as they are."""
+        return F.linear(h, self.embed.weight) if self.config.vocabulary else h
+
+    def unscored(self, p: Any, *, first: int, loops: int, gradient: int) -> Float[Tensor, "t b o _"]:
+        """As `answers`, before a vocabulary is scored."""
+        return self.endings(self.visited(p, first=first, loops=loops, gradient=gradient))
+
+    def answers(self, p: Any, *, first: int, loops: int, gradient: int) -> Tensor:
+        return self.scores(self.unscored(p, first=first, loops=loops, gradient=gradient))
+
+    def read(self, p: Any, s: Any) -> Tensor:
+        return self.scores(self.endings([s])[0])
+
+    def readings(self, p: Any, states: Sequence[Any]) -> Tensor:
+        return self.scores(self.endings(states))
+
+    def tokens(self, p: Any) -> tuple[Float[Tensor, "b s width"] | Int[Tensor, "b s"], Layout]:
         """The prompt as tokens, within the positions there are."""
         c = self.config
-        if c.causal:
+        values: Tensor
+        if isinstance(p, Text):
+            values, layout = written(p)
+        elif c.causal:
             values, layout = interleaved(p, max(c.features, c.labels))
         else:
             values, layout = paired(p, c.features, c.labels)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from algoformer.prompt import Chains, Dense, Prompt, Series
+from algoformer.prompt import Chains, Dense, Prompt, Series, Text
 
 
 class Layout(NamedTuple):
@@ -89,6 +89,22 @@ def paired(p: Any, features: int, labels: int) -> tuple[Float[Tensor, "b s width
         shown[:, None] | torch.eye(n + m, dtype=torch.bool, device=x.device),
         slice(n, None),
     )
+
+
+def written(p: Text) -> tuple[Int[Tensor, "b s"], Layout]:
+    """The tokens of a text, each at its place; every one is read."""
+    s = p.tokens.shape[1]
+    at = torch.arange(s, device=p.tokens.device)
+    places = at[None] if p.first is None else p.first[:, None] + at
+    mask = None
+    if p.mask == "prefix":
+        mask = (at[:, None] >= at) | (at < p.begin[:, None, None])
+    return p.tokens, Layout(places, mask, slice(None))
+
+
+def masked(p: Any) -> bool:
+    """Does a causal model need a mask of its own for this prompt?"""
+    return isinstance(p, Prompt) or (isinstance(p, Text) and p.mask == "prefix")
 
 
 def sequences(p: Prompt) -> tuple[Prompt, Int[Tensor, " c"]]:

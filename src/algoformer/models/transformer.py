@@ -1,5 +1,6 @@
 """The standard transformer: a decoder in the manner of GPT-2 (Garg et al. 2022), or an encoder."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,8 +10,7 @@ from torch import Tensor, nn
 from algoformer.checks import whole
 from algoformer.models.blocks import Answer, Block, BlockConfig, initialise
 from algoformer.models.model import Layered, SequenceModel
-from algoformer.models.tokens import Layout
-from algoformer.prompt import Prompt
+from algoformer.models.tokens import Layout, masked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +56,13 @@ class Transformer(Layered, SequenceModel):  # type: ignore[misc, override]
     def step(self, p: Any, s: Stream, t: int) -> Stream:
         return s._replace(h=self.blocks[t](s.h, s.layout.mask))
 
-    def answers(self, p: Any, *, first: int, loops: int, gradient: int) -> Tensor:
-        if self.fused is None or first != loops or isinstance(p, Prompt):
-            return super().answers(p, first=first, loops=loops, gradient=gradient)
+    def unscored(self, p: Any, *, first: int, loops: int, gradient: int) -> Tensor:
+        if self.fused is None or first != loops or masked(p):
+            return super().unscored(p, first=first, loops=loops, gradient=gradient)
         s = self.init(p)
         h = self.fused(s.h, self.blocks[:loops], norm=self.answer.norm, rows=s.layout.rows)
         out: Tensor = self.answer.head(h)
         return out
 
-    def read(self, p: Any, s: Stream) -> Tensor:
-        out: Tensor = self.answer(s.h, None, s.layout.rows)
-        return out
+    def endings(self, states: Sequence[Stream]) -> Tensor:
+        return torch.stack([self.answer(s.h, None, s.layout.rows) for s in states])

@@ -7,6 +7,7 @@ from algoformer.tasks.covariance import Conditioned, Covariance, Given, HalfAndH
 from algoformer.tasks.linear import LinearRegression
 from algoformer.tasks.logistic import LogisticRegression
 from algoformer.tasks.network import LeakyNetwork, leaky, unleaky
+from algoformer.tasks.number_words import NumberWords
 from algoformer.tasks.pairs import Pairs, Regression
 from algoformer.tasks.representation import Representation
 from algoformer.tasks.shifts import (
@@ -20,6 +21,7 @@ from algoformer.tasks.shifts import (
     ScaledLabels,
     Shift,
 )
+from algoformer.tasks.translation import Parallel, Translation
 
 __all__ = [
     "Autoregression",
@@ -34,10 +36,12 @@ __all__ = [
     "LeakyNetwork",
     "LinearRegression",
     "LogisticRegression",
+    "NumberWords",
     "OrthogonalQuery",
     "OtherCovariance",
     "OtherNoise",
     "Pairs",
+    "Parallel",
     "Quadrants",
     "Quadratic",
     "Regression",
@@ -51,6 +55,7 @@ __all__ = [
     "Spectrum",
     "Subspace",
     "TanhNetwork",
+    "Translation",
     "leaky",
     "unleaky",
 ]

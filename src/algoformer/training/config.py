@@ -36,12 +36,14 @@ class TrainConfig:
 
     Loss: the mean over the last `window` loops (None: 15, or all there are; a layered model is read once, at its end),
     "eq6" as Gao et al. print it, or "rao-blackwell" (the expectation over weights and query taken exactly, for linear
-    transformers); `robust` r turns an error e into log(1 + e / r). `gradient_loops` (None: the window; all layers of a
-    layered model) is how many last loops carry gradient.
+    transformers); `robust` r turns an error e into log(1 + e / r). On text it is the cross-entropy of the asked tokens,
+    in nats, with `smoothing` of the labels, and `batch` counts tokens. `gradient_loops` (None: the window; all layers
+    of a layered model) is how many last loops carry gradient.
 
     Curricula: `dims` active input coordinates, `examples` in a prompt, `loops`; a ramp by the loss advances when
     (Z - L) / (Z - O) > `advance` and at least `advance_after` steps were spent, L the running loss, Z and O those of
-    the zero predictor and of the task's oracle at that size. `random_loops` draws the number of loops of every step.
+    the zero predictor and of the task's oracle at that size. `random_loops` draws the number of loops of every step:
+    (T - w + 1, T) with a window of 1 and gradient in all T loops is one loop of a window w a step, and has its mean.
 
     Data are a function of (seed, step); with a `pool`, rows of so many fixed prompts. `precision` "auto" is bf16 on a
     GPU and fp32 elsewhere; `fast` (None: on a GPU) runs whole steps as CUDA graphs, on hand-written `kernels` where
@@ -55,6 +57,7 @@ class TrainConfig:
     window: int | None = None
     gradient_loops: int | None = None
     robust: float | None = None
+    smoothing: float = 0.0
     optimiser: Literal["adamw", "adam", "lbfgs"] = "adamw"
     lr: float = 3e-4
     betas: tuple[float, float] = (0.9, 0.999)
@@ -89,7 +92,7 @@ class TrainConfig:
                 whole(name, getattr(self, name), 1)
         real("lr", self.lr, above=0)
         real("advance", self.advance)
-        for name in ("weight_decay", "final_lr", "ema"):
+        for name in ("weight_decay", "final_lr", "ema", "smoothing"):
             real(name, getattr(self, name), least=0)
         for name in ("clip", "robust"):
             if getattr(self, name) is not None:
@@ -98,8 +101,9 @@ class TrainConfig:
         one_of("optimiser", self.optimiser, ("adamw", "adam", "lbfgs"))
         one_of("schedule", self.schedule, ("constant", "cosine"))
         one_of("precision", self.precision, ("auto", "fp32", "tf32", "bf16"))
-        if self.ema >= 1:
-            raise ValueError(f"ema must be below 1; got {self.ema}")
+        for name in ("ema", "smoothing"):
+            if getattr(self, name) >= 1:
+                raise ValueError(f"{name} must be below 1; got {getattr(self, name)}")
         if self.final_lr > self.lr:
             raise ValueError(f"final_lr must be at most lr = {self.lr}; got {self.final_lr}")
         if len(self.betas) != 2 or not all(0 <= b < 1 for b in self.betas):

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from algoformer.prompt import Dense
+from algoformer.prompt import Dense, Text
 from algoformer.task import Sample, Task
+from algoformer.tasks.byte_pairs import PAD
 from algoformer.tasks.covariance import Ellipsoid
+from algoformer.tasks.translation import Parallel
 from algoformer.training.config import TrainConfig
 
 
@@ -26,17 +28,21 @@ class Size(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Prompts, their answers, the weight of each asked position, and the covariance of the inputs where it is used."""
+    """Prompts, their answers, the weight of each asked position, and the covariance of the inputs where it is used.
+
+    Of text `at` are the asked positions in the flattened batch; their weights sum to 1 over all processes.
+    """
 
     prompt: Any
-    target: Float[Tensor, "b o k"]
+    target: Float[Tensor, "b o k"] | Int[Tensor, " c"]
     weight: Float[Tensor, " o"]
     covariance: Ellipsoid | None
+    at: Int[Tensor, " c"] | None = None
 
     def tensors(self) -> list[Tensor]:
         """Everything that changes from step to step."""
         values = (getattr(self.prompt, f.name) for f in fields(self.prompt))
-        return [v for v in values if isinstance(v, Tensor)] + [self.target, self.weight]
+        return [v for v in (*values, self.target, self.weight, self.at) if isinstance(v, Tensor)]
 
 
 def seeded(generator: torch.Generator, *parts: object) -> torch.Generator:
@@ -63,7 +69,8 @@ def resized(task: Task[Any], size: Size) -> Task[Any]:
 class Data:
     """The batches of a run; of several processes each takes its rows of the same batch.
 
-    `padded` fills short dense prompts with zeros of weight 0, so that every batch has one shape.
+    `padded` fills short dense prompts with zeros of weight 0, so that every batch has one shape; the asked positions of
+    text are filled up to a multiple of a sixteenth of the batch, so that there are few shapes.
     """
 
     def __init__(
@@ -77,10 +84,11 @@ class Data:
         world: int = 1,
         padded: bool = False,
     ) -> None:
+        self.text, self.rank, self.world, self.device = isinstance(task, Parallel), rank, world, device
         if config.batch % world:
             raise ValueError(f"batch must be a multiple of the {world} processes; got {config.batch}")
         self.task, self.config, self.dtype, self.padded = task, config, dtype, padded
-        self.generator = torch.Generator(device)
+        self.generator = torch.Generator("cpu" if self.text else device)  # a batch of text has a shape of its own
         share = config.batch // world
         self.rows = slice(rank * share, (rank + 1) * share)
         self.pool: tuple[Size, Sample[Any]] | None = None
@@ -89,6 +97,8 @@ class Data:
         """The batch of a step."""
         sized = size._replace(loops=0)
         task, config = resized(self.task, sized), self.config
+        if self.text:
+            return self._text(task.sample(config.batch, seeded(self.generator, config.seed, "data", step), self.dtype))
         if config.pool is None:
             sample = task.sample(config.batch, seeded(self.generator, config.seed, "data", step), self.dtype)
             rows: slice | Tensor = self.rows
@@ -111,3 +121,15 @@ class Data:
             x, y, target = (F.pad(v, (0, 0, 0, missing)) for v in (prompt.x, prompt.y, target))
             prompt, weight = Dense(x, y, check=False), F.pad(weight, (0, missing))
         return Batch(prompt, target, weight, covariance)
+
+    def _text(self, sample: Sample[Text]) -> Batch:
+        total, b = int((sample.target != PAD).sum()), len(sample.target)
+        mine = slice(b * self.rank // self.world, b * (self.rank + 1) // self.world)
+        prompt, target = sample.prompt[mine], sample.target[mine].flatten()
+        at = target.nonzero()[:, 0]
+        target, weight = target[at], torch.full((len(at),), 1 / total, dtype=self.dtype)
+        if self.padded:
+            missing = -len(at) % max(self.config.batch // 16, 1)
+            at, target, weight = (F.pad(v, (0, missing)) for v in (at, target, weight))
+        target, weight, at = (v.to(self.device, non_blocking=True) for v in (target, weight, at))
+        return Batch(prompt.to(device=self.device), target, weight, None, at)

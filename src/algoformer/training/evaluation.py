@@ -11,6 +11,7 @@ import torch
 from algoformer.algorithm import Algorithm
 from algoformer.checks import whole
 from algoformer.task import Task
+from algoformer.tasks.translation import Parallel
 from algoformer.training.data import seeded
 
 
@@ -57,6 +58,8 @@ def evaluate(
     CPU, so that every device is asked the same.
     """
     whole("prompts", prompts, 1)
+    if isinstance(task, Parallel):
+        raise TypeError("the error of text is its cross-entropy: use `entropy` and `quality`")
     generator = torch.Generator("cpu" if portable else device)
     errors, squares = [], []
     wanted: list[int] = []

@@ -21,16 +21,18 @@ from torch import Tensor
 from algoformer.files import replace_file
 from algoformer.models import LinearTransformer, Model
 from algoformer.models.model import load_weights
+from algoformer.models.tokens import masked
+from algoformer.prompt import Text
 from algoformer.task import Task
-from algoformer.tasks import LinearRegression
+from algoformer.tasks import LinearRegression, Parallel
 from algoformer.training import checkpoint
-from algoformer.training.codec import config_in, encode
+from algoformer.training.codec import config_in, decode, encode
 from algoformer.training.config import TrainConfig
 from algoformer.training.curriculum import Curriculum
 from algoformer.training.data import Data, Size, seed_of
 from algoformer.training.step import Step, compiled, plain, settings
 
-FREE = ("checkpoint_every", "keep")  # may differ when a run goes on
+FREE = ("checkpoint_every", "keep", "data")  # may differ when a run goes on; the tokens of moved data are compared
 LARGEST = 1e6  # times its first loss: a run that is worse than that has diverged
 
 
@@ -117,7 +119,7 @@ class _Run:
         watch: Watch | None,
     ) -> None:
         self.born = time.perf_counter()
-        self.model, self.config, self.folder = model, config, folder
+        self.model, self.task, self.config, self.folder = model, task, config, folder
         self.progress, self.watch = progress, watch
         weight = next(model.parameters())
         self.device = weight.device
@@ -148,7 +150,7 @@ class _Run:
         with (
             _signals() as stop,
             settings(self.step.precision, c.deterministic, self.device),
-            compiled(self.model, self.step.fast, c.kernels),
+            compiled(self.model, self.step.fast, self.kernels),
         ):
             while self.done < end:
                 if (event := self.curriculum.note(self.done)) is not None:
@@ -203,7 +205,12 @@ class _Run:
         with torch.no_grad():
             q = self.model.prepare(sample.prompt)
             answer = self.model.read(q, self.model.init(q)).reshape(sample.prompt.asked)
-        if answer.shape != sample.target.shape:
+        self.kernels = self.config.kernels and not masked(sample.prompt)
+        if isinstance(sample.prompt, Text):
+            self._fits_text(task)
+        elif self.config.smoothing:
+            raise ValueError(f"smoothing must be 0 where numbers are asked; got {self.config.smoothing}")
+        elif answer.shape != sample.target.shape:
             raise ValueError(f"the task's answers must be {tuple(answer.shape)}; got {tuple(sample.target.shape)}")
         for ramp, name in ((self.config.dims, "dims"), (self.config.examples, "examples")):
             if ramp is not None:
@@ -215,6 +222,15 @@ class _Run:
                     "rao-blackwell needs a LinearTransformer of the form eq9 or eq13, and one linear function a prompt "
                     f"without noise, not dense; got {self.model.variant} and {task}"
                 )
+
+    def _fits_text(self, task: Any) -> None:
+        c, positions = self.config, self.model.config.positions
+        if not isinstance(task, Parallel):
+            raise TypeError(f"a task of text must be a Parallel; got {type(task).__name__}")
+        if c.loss != "window" or c.robust is not None or c.pool is not None:
+            raise ValueError("loss must be window, and robust and pool None, on text; got another")
+        if positions and task.longest > positions:
+            raise ValueError(f"positions must be at least the {task.longest} tokens of a text; got {positions}")
 
     def _take(self, rows: Tensor) -> None:
         """Bring the losses of the last steps to the host, and stop if they are sick."""
@@ -278,6 +294,7 @@ class _Run:
             saved = config_in(folder)
             if not all(isinstance(saved.get(part), dict) for part in mine):
                 raise ValueError(f"{folder} must be empty or the folder of a run; its config.json is not a run's")
+            saved = {part: encode(decode(saved[part])) for part in mine}  # fields that came later have their defaults
             apart = sorted(
                 f"{part}.{name}"
                 for part in mine
@@ -286,10 +303,14 @@ class _Run:
             )
             if apart:
                 raise ValueError(f"{folder} must hold a run of the same config; {', '.join(apart)} differ")
+            for name, data in task.files.items():
+                if (folder / name).exists() and (folder / name).read_bytes() != data:
+                    raise ValueError(f"{folder / name} must be the task's own; the data have changed")
         elif any(checkpoint.steps(folder / "checkpoints")):
             raise ValueError(f"{folder} must hold the config.json of its checkpoints; got none")
         if self.rank == 0:
             replace_file(file, json.dumps(mine, indent=2).encode())
+            self._keep(folder)
         found = checkpoint.latest(folder / "checkpoints")
         size = 0
         if found is not None:
@@ -335,6 +356,12 @@ class _Run:
                 v.copy_(average)
         if self.folder is not None and self.rank == 0:
             self.model.save_pretrained(self.folder / "model")
+            self._keep(self.folder / "model")
+
+    def _keep(self, folder: Path) -> None:
+        """Write what the task wants beside its models."""
+        for name, data in self.task.files.items():
+            replace_file(folder / name, data)
 
     @contextmanager
     def _dropout(self) -> Iterator[None]:

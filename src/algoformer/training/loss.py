@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float
+import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from algoformer.models import Model
-from algoformer.prompt import Prompt
+from algoformer.models.model import SequenceModel
+from algoformer.prompt import Prompt, Text
 
 
 def window_loss(
@@ -37,6 +39,32 @@ def window_loss(
         error = torch.log1p(error / robust)
     share = weight / (weight.sum() * target.shape[2] * min(window, loops))
     return (error * share[:, None]).sum((0, 2, 3))
+
+
+def cross_entropy(
+    model: SequenceModel,
+    text: Text,
+    target: Int[Tensor, " c"],
+    at: Int[Tensor, " c"],
+    weight: Float[Tensor, " c"],
+    *,
+    loops: int,
+    window: int,
+    gradient: int,
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """The weighted sum of -log p(target) at the positions `at` of the flattened batch, the mean over the last loops.
+
+    With `smoothing` s the target has the probability 1 - s, and s is spread over the whole vocabulary, which is scored
+    at these positions alone.
+    """
+    q = model.prepare(text)
+    h = model.unscored(q, first=max(loops - window, 0) + 1, loops=loops, gradient=gradient)
+    scores = model.scores(h.flatten(1, 2).index_select(1, at))
+    loss = F.cross_entropy(
+        scores.flatten(0, 1), target.repeat(len(scores)), reduction="none", label_smoothing=smoothing
+    )
+    return (loss.view(len(scores), -1) * weight).sum() / len(scores)
 
 
 def rao_blackwell(

@@ -15,9 +15,9 @@ from torch import Tensor
 from algoformer.models import Model
 from algoformer.training.config import Plan, TrainConfig
 from algoformer.training.data import Batch
-from algoformer.training.loss import rao_blackwell, window_loss
+from algoformer.training.loss import cross_entropy, rao_blackwell, window_loss
 
-GRAPHS = 12
+GRAPHS, TEXT_GRAPHS = 12, 128  # held at most; text has one for each width and number of loops
 EAGER = 3  # uses of a shape before its graph is captured: they compile, and fill the allocator
 
 
@@ -65,7 +65,7 @@ class Step:
         if self.uses[key] <= EAGER:
             return self.update(batch, loops)
         if key not in self.captured:
-            if len(self.captured) == GRAPHS:
+            if len(self.captured) == (GRAPHS if batch.at is None else TEXT_GRAPHS):
                 self.captured.pop(next(iter(self.captured)))
             self.captured[key] = self._capture(batch, loops)
         graph, inputs, row = self.captured[key] = self.captured.pop(key)  # the last used is last
@@ -80,7 +80,7 @@ class Step:
             loss, norm = self._search(batch, loops)
         else:
             loss, norm = self._gradient(batch, loops)
-            self.optimiser.step()
+            self._move()
         if self.averages:
             with torch.no_grad():
                 torch._foreach_lerp_(self.averages, self.trained, 1 - self.config.ema)
@@ -90,6 +90,18 @@ class Step:
         """The loss of this process's prompts, as its share of the whole batch."""
         c = self.config
         with torch.autocast(self.device.type, torch.bfloat16, self.precision == "bf16", cache_enabled=False):
+            if batch.at is not None:
+                return cross_entropy(
+                    self.model,  # type: ignore[arg-type]
+                    batch.prompt,
+                    batch.target,
+                    batch.at,
+                    batch.weight,
+                    loops=loops,
+                    window=self.plan.window,
+                    gradient=self.plan.gradient,
+                    smoothing=c.smoothing,
+                )
             if batch.covariance is not None:
                 sigma = batch.covariance.matrix
                 basis, spectrum = batch.covariance
@@ -154,6 +166,18 @@ class Step:
             self.trained[0].grad = grad
         return loss, norm
 
+    def _move(self) -> None:
+        """The optimiser's step; by a kernel once it has begun."""
+        vector = self.trained[0]
+        begun = self.optimiser.state.get(vector)
+        if begun and self.graphs and self.config.kernels and vector.dtype == torch.float32:
+            with contextlib.suppress(ImportError):
+                from algoformer.models.kernels import adam
+
+                adam(vector, vector.grad, begun, self.optimiser.param_groups[0])  # type: ignore[arg-type]
+                return
+        self.optimiser.step()
+
     def _search(self, batch: Batch, loops: int) -> tuple[Tensor, Tensor]:
         norms: list[Tensor] = []
 
@@ -168,7 +192,8 @@ class Step:
     def _capture(self, batch: Batch, loops: int) -> tuple[torch.cuda.CUDAGraph, Batch, Tensor]:
         copy = {k: v.clone() for k, v in vars(batch.prompt).items() if isinstance(v, Tensor)}
         prompt = replace(batch.prompt, **copy, check=False)
-        inputs = Batch(prompt, batch.target.clone(), batch.weight.clone(), None)
+        at = None if batch.at is None else batch.at.clone()
+        inputs = Batch(prompt, batch.target.clone(), batch.weight.clone(), None, at)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool, stream=torch.cuda.current_stream()):
             row = self.update(inputs, loops)
@@ -217,8 +242,9 @@ def device_named(name: str | None) -> torch.device:
 def compiled(model: Model, on: bool, kernels: bool = True) -> Iterator[None]:
     """The model's kernels in use, or else its regions compiled, for a while."""
     regions = [] if model.fuse(on and kernels) or not on else model.regions()
+    text = bool(getattr(model.config, "vocabulary", 0))  # which comes in several widths
     for region in regions:
-        region.compile(dynamic=False)
+        region.compile(dynamic=text)
     try:
         if regions:  # one process may train many shapes, and past the limit torch falls back to eager
             with torch._dynamo.config.patch(recompile_limit=256):

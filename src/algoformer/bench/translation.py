@@ -1,0 +1,363 @@
+"""The runs behind the published translations: plans of training runs that go on where they stopped.
+
+python -m algoformer.bench.translation check
+python -m algoformer.bench.translation numbers --out benchmarks/numbers-cpu.json
+python -m algoformer.bench.translation trial pilots seeds ours europarl tatoeba --data DATA --folder runs --minutes 8
+python -m algoformer.bench.translation table --folder runs
+
+DATA holds the folders multi30k_de_en, europarl_de_en and tatoeba_de_en. Each run has a folder of its own in `--folder`,
+and what is finished a small file in `--out` (FOLDER/results) and is not run again. After `--minutes` a run writes a
+checkpoint and stops, and the same command goes on from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from algoformer.bench.timing import Table
+from algoformer.bench.train import matmul_rate
+from algoformer.files import replace_file
+from algoformer.provenance import provenance
+from algoformer.tasks import Translation
+from algoformer.tasks.translation import Lines
+from algoformer.training import Interrupted, TrainConfig, Translator, entropy, preset, quality, train, validated
+from algoformer.training.codec import encode, model_of
+from algoformer.training.cost import cost
+
+MODELS = ("standard", "looped", "algoformer")
+RATES = (5e-5, 3e-4, 1e-3)
+STATED = 5e-5  # the paper's learning rate
+SEEDS = (0, 1, 2)
+EXTRA = (15, 18, 24)  # loops beyond T = 12
+
+# Our recipe: what is tried. Source seen whole, a cosine after a warm-up, and more or less against overfitting.
+TRIALS: dict[str, dict[str, float]] = {
+    "mild": {"dropout": 0.1, "smoothing": 0.1, "lr": 1e-3},
+    "middle": {"dropout": 0.2, "smoothing": 0.1, "lr": 1e-3},
+    "strong": {"dropout": 0.3, "smoothing": 0.1, "lr": 1e-3},
+    "slow": {"dropout": 0.2, "smoothing": 0.1, "lr": 5e-4},
+    "hard-labels": {"dropout": 0.3, "smoothing": 0.0, "lr": 1e-3},
+    "fast": {"dropout": 0.2, "smoothing": 0.1, "lr": 2e-3},
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training run on one text: its name, model, learning rate, seed, length, and our recipe if it is ours."""
+
+    name: str
+    text: str
+    model: str
+    lr: float
+    seed: int = 0
+    steps: int = 10_000
+    trial: str | None = None
+
+    def parts(self, data: Path) -> tuple[Any, Translation, TrainConfig]:
+        """The configs of model, task and training."""
+        recipe = preset(f"translation-{self.model}")
+        changes = TRIALS[self.trial] if self.trial else {}
+        model = replace(recipe.model, dropout=changes.get("dropout", 0.0))
+        task = Translation(
+            data=str(data / self.text), vocabulary=model.vocabulary, mask="prefix" if self.trial else "causal"
+        )
+        train = replace(recipe.train, steps=self.steps, lr=self.lr, seed=self.seed, checkpoint_every=2000, keep=1)
+        if self.trial:
+            schedule: Any = {"schedule": "cosine", "warmup": 1000, "weight_decay": 0.01, "betas": (0.9, 0.98)}
+            train = replace(train, smoothing=changes["smoothing"], **schedule)
+        return model, task, train
+
+
+Results = dict[str, dict[str, Any]]
+Plan = Callable[[Results], Iterator[Job]]
+
+
+def trial(found: Results) -> Iterator[Job]:
+    """A minute to see that everything works: 300 steps of each model."""
+    for model in MODELS:
+        yield Job(f"trial-{model}", "multi30k_de_en", model, 1e-3, steps=300)
+
+
+def pilots(found: Results, text: str = "multi30k_de_en") -> Iterator[Job]:
+    """Each model with each learning rate."""
+    for lr in RATES:
+        for model in MODELS:
+            yield Job(f"{text}-{model}-{lr:g}-0", text, model, lr)
+
+
+def seeds(found: Results) -> Iterator[Job]:
+    """Each model with the paper's learning rate and with its own best one, three seeds."""
+    for seed in SEEDS:
+        for model in MODELS:
+            for lr in dict.fromkeys((STATED, best_rate(found, model))):
+                yield Job(f"multi30k_de_en-{model}-{lr:g}-{seed}", "multi30k_de_en", model, lr, seed)
+
+
+def ours(found: Results, text: str = "multi30k_de_en") -> Iterator[Job]:
+    """Six trials of our recipe, the best with three seeds, and the standard model with the same beside it."""
+    for name, changes in TRIALS.items():
+        yield Job(f"ours-{name}-0", text, "algoformer", changes["lr"], trial=name)
+    name = best_trial(found)
+    for seed in SEEDS:
+        for model in ("algoformer", "standard"):
+            mark = "" if model == "algoformer" else f"-{model}"
+            yield Job(f"ours-{name}{mark}-{seed}", text, model, TRIALS[name]["lr"], seed, trial=name)
+
+
+def europarl(found: Results) -> Iterator[Job]:
+    """The text nearest to the paper's: each model with the paper's learning rate and with its best one."""
+    for model in MODELS:
+        for lr in dict.fromkeys((STATED, best_rate(found, model))):
+            yield Job(f"europarl_de_en-{model}-{lr:g}-0", "europarl_de_en", model, lr, steps=20_000)
+
+
+def tatoeba(found: Results) -> Iterator[Job]:
+    """Short everyday sentences by our best recipe."""
+    name = best_trial(found)
+    yield Job("tatoeba_de_en-ours-0", "tatoeba_de_en", "algoformer", TRIALS[name]["lr"], steps=20_000, trial=name)
+
+
+PLANS: dict[str, Plan] = {
+    "trial": trial, "pilots": pilots, "seeds": seeds, "ours": ours, "europarl": europarl, "tatoeba": tatoeba
+}  # fmt: skip
+
+
+def best_rate(found: Results, model: str) -> float:
+    """The learning rate of the pilot with the lowest cross-entropy on the validation pairs."""
+    rows = {lr: found.get(f"multi30k_de_en-{model}-{lr:g}-0") for lr in RATES}
+    if not all(rows.values()):
+        raise ValueError(f"the pilots of {model} must be finished first; got {[lr for lr in rows if rows[lr]]}")
+    return min(rows, key=lambda lr: rows[lr]["entropy"])  # type: ignore[index]
+
+
+def best_trial(found: Results) -> str:
+    """The trial with the highest BLEU on the validation pairs; by cross-entropy smoothed labels would lose."""
+    rows = {name: found.get(f"ours-{name}-0") for name in TRIALS}
+    if not all(rows.values()):
+        raise ValueError(f"the trials must be finished first; got {[name for name in rows if rows[name]]}")
+    return max(rows, key=lambda name: rows[name]["scores"]["valid_greedy"][0])  # type: ignore[index]
+
+
+def carry_out(job: Job, data: Path, folder: Path, device: torch.device, stop: Callable[[], bool]) -> dict[str, Any]:
+    """Train a job, choose its checkpoint on the validation pairs, and judge that."""
+    config, task, train_config = job.parts(data)
+    parts = config, replace(task, data=job.text), train_config
+    model: Any = model_of(config, torch.Generator().manual_seed(job.seed)).to(device)
+    begin = time.perf_counter()
+    course = validated(model, task, train_config, folder / job.name, stop=stop)
+    seconds = time.perf_counter() - begin
+    translator = Translator.of(model, task)
+    looped = model.limit is None
+    loops = [*range(1, model.steps + 1), *(EXTRA if looped else ())]
+    by_loop = entropy(translator, task.lines("valid"), steps=loops)
+    judged = {
+        f"{split}_{kind}": quality(translator, task.lines(split), width=width, batch=64)
+        for split, kind, width in (("valid", "greedy", 1), ("test", "greedy", 1), ("test", "beam", 5))
+    }
+    about = cost(config, task, train_config)
+    peak = matmul_rate(device, torch.bfloat16 if device.type == "cuda" else torch.float32)
+    at = by_loop.steps.index(model.steps)
+    return {
+        **asdict(job),
+        "variant": model.variant,
+        "parameters": about["parameters"],
+        "flops": about["flops"],
+        "curve": list(zip(course.steps, course.per_token, strict=True)),
+        "best_step": course.best,
+        "entropy": by_loop.per_token[at],
+        "per_word": by_loop.per_word[at],
+        "loops": dict(zip(by_loop.steps, by_loop.per_token, strict=True)),
+        "scores": {name: [q.bleu, q.chrf, q.exact] for name, q in judged.items()},
+        "signatures": judged["test_beam"].signatures,
+        "steps_per_second": course.rate,
+        "tokens_per_second": course.rate * train_config.batch,
+        "fraction_of_floor": course.rate * about["flops"] / peak,
+        "decoding": {str(size): writing(translator, task.lines("test"), size) for size in (1, 64)},
+        "padding": task.corpus.padding,
+        "left_out": {"empty": task.lines().empty, "long": task.corpus.long, "valid_long": by_loop.long},
+        "seconds": seconds,
+        "config": {name: encode(part) for name, part in zip(("model", "task", "train"), parts, strict=True)},
+        "provenance": provenance(device.type),
+    }
+
+
+def writing(translator: Translator, lines: Lines, size: int) -> float:
+    """Tokens written a second, greedily, so many sentences at a time: the median of three."""
+    sources = lines.source[:size]
+    rates = []
+    for _ in range(4):
+        begin = time.perf_counter()
+        found = translator(sources, batch=size)
+        rates.append(sum(map(len, translator.tokenizer.encode(found))) / (time.perf_counter() - begin))
+    return statistics.median(rates[1:])
+
+
+def results(folder: Path) -> Results:
+    """What is finished, by name."""
+    return {file.stem: json.loads(file.read_bytes()) for file in sorted(folder.glob("*.json"))}
+
+
+def runs(plans: list[str], data: Path, folder: Path, out: Path, device: torch.device, minutes: float) -> bool:
+    """Go through plans until the time is up, with runs in `folder` and results in `out`; are they all finished?"""
+    end = time.monotonic() + 60 * minutes
+    out.mkdir(parents=True, exist_ok=True)
+    found = results(out)
+    for name in plans:
+        for job in PLANS[name](found):  # a plan goes on from what its first runs found
+            if job.name in found:
+                continue
+            if time.monotonic() > end - 20:
+                return False
+            try:
+                result = carry_out(job, data, folder, device, lambda: time.monotonic() > end)
+            except Interrupted as stopped:
+                print(f"{job.name}: {stopped}", flush=True)
+                return False
+            found[job.name] = result
+            replace_file(out / f"{job.name}.json", json.dumps(result, separators=(",", ":")).encode() + b"\n")
+            print(line(job.name, result), flush=True)
+    return True
+
+
+def line(name: str, r: dict[str, Any]) -> str:
+    """A result in a line."""
+    bleu, chrf, _ = r["scores"]["test_beam"]
+    return (
+        f"{name}: {r['entropy']:.4f} nats/token at step {r['best_step']}, BLEU {bleu:.2f}, chrF {chrf:.2f}, "
+        f"{r['steps_per_second']:.1f} steps/s, {r['fraction_of_floor']:.1%} of the floor, {r['seconds']:.0f} s"
+    )
+
+
+def tables(folder: Path) -> Iterator[Table]:
+    """All results, and the order of the three models at a quarter, half and all of the steps."""
+    found = results(folder)
+    columns = [
+        "run",
+        "parameters",
+        "GFLOP a step",
+        "nats/token",
+        "nats/word",
+        "BLEU",
+        "chrF",
+        "tokens/s",
+        "of the floor",
+    ]
+    rows = [
+        [name, r["parameters"], r["flops"] / 1e9, r["entropy"], r["per_word"], *r["scores"]["test_beam"][:2],
+         r["tokens_per_second"], r["fraction_of_floor"]]
+        for name, r in found.items()
+    ]  # fmt: skip
+    yield Table("Runs: checkpoints chosen on the validation pairs; BLEU and chrF of the test, beam 5", columns, rows)
+    rows = []
+    groups = {(r["text"], r["lr"], r["seed"]) for r in found.values() if not r["trial"] and r["steps"] > 1000}
+    for text, lr, seed in sorted(groups):
+        three = [found.get(f"{text}-{model}-{lr:g}-{seed}") for model in MODELS]
+        if all(three):
+            for share in (0.25, 0.5, 1.0):
+                least = min(r["flops"] * r["steps"] for r in three if r)
+                by_step = [at(r, share * r["steps"]) for r in three if r]
+                by_flops = [at(r, share * least / r["flops"]) for r in three if r]
+                rows.append([f"{text}, {lr:g}, seed {seed}", f"{share:.0%}", *by_step, *by_flops])
+    columns = ["runs", "share", *(f"{m}, steps" for m in MODELS), *(f"{m}, operations" for m in MODELS)]
+    yield Table("Nats per token of the validation pairs, step for step and operation for operation", columns, rows)
+
+
+def at(r: dict[str, Any], step: float) -> float:
+    """The cross-entropy of a run at a step: between two looks on the line between them; uniform at step 0."""
+    steps, values = zip((0, math.log(r["config"]["model"]["vocabulary"])), *r["curve"], strict=True)
+    return float(np.interp(step, steps, values))
+
+
+def numbers(out: Path, folder: Path | None, steps: int | None) -> dict[str, Any]:
+    """Exact matches of the built-in corpus against time on this CPU, on 2,000 held-out values of each split."""
+    recipe = preset("numbers")
+    config = replace(recipe.train, log_every=25, steps=steps or recipe.train.steps)
+    task: Any = recipe.task
+    model: Any = model_of(recipe.model, torch.Generator().manual_seed(config.seed))
+    translator = Translator.of(model, task)
+    report: dict[str, Any] = {"curve": [], "provenance": provenance()}
+    spent = [0.0, time.perf_counter()]
+
+    def exact(split: str, most: int) -> float:
+        lines = task.lines(split)
+        return quality(translator, Lines(lines.source[:most], lines.target[:most]), batch=500).exact
+
+    def look(p: Any) -> None:
+        if p.step % 250 == 0 or p.step == p.steps:
+            spent[0] += time.perf_counter() - spent[1]  # looking is not training
+            report["curve"].append([p.step, round(spent[0], 1), p.loss, exact("valid", 500), exact("structural", 500)])
+            out.write_text(json.dumps(report, indent=1) + "\n")
+            print(*report["curve"][-1], flush=True)
+            spent[1] = time.perf_counter()
+
+    train(model, task, config, folder, progress=look)
+    report["seconds"] = round(spent[0], 1)
+    report["exact"] = {split: exact(split, 2000) for split in ("test", "structural")}
+    loops = [*range(1, model.steps + 1), 6, 8]
+    report["loops"] = dict(zip(loops, entropy(translator, task.lines("valid"), steps=loops).per_token, strict=True))
+    report["parameters"] = sum(v.numel() for v in model.parameters())
+    report["config"] = {"model": encode(recipe.model), "task": encode(task), "train": encode(config)}
+    out.write_text(json.dumps(report, indent=1) + "\n")
+    return report
+
+
+def check(device: torch.device, steps: int = 200) -> dict[str, dict[str, float]]:
+    """The fast path beside the plain one on the built-in corpus: how far apart their losses are, and their speed."""
+    report = {}
+    recipe = preset("translation-algoformer")
+    config = replace(recipe.train, steps=steps, batch=2048, lr=1e-3, warmup=10, log_every=10, precision="fp32")
+    last = recipe.model.loops
+    config = replace(config, random_loops=(last - 1, last), gradient_loops=last)  # few shapes, so that all are captured
+    for mask in ("causal", "prefix"):
+        task: Any = replace(recipe.task, mask=mask)  # type: ignore[type-var]
+        lines: dict[bool, list[Any]] = {False: [], True: []}
+        for fast, seen in lines.items():
+            model = model_of(recipe.model, torch.Generator().manual_seed(0)).to(device)
+            train(model, task, replace(config, fast=fast), progress=seen.append)
+        apart = [abs(a.loss - b.loss) / b.loss for a, b in zip(lines[True], lines[False], strict=True)]
+        rates = {f"{name}_steps_per_second": lines[fast][-1].rate for name, fast in (("fast", True), ("plain", False))}
+        report[mask] = {"apart": max(apart), "loss": lines[False][-1].loss, **rates}
+    return report
+
+
+def main() -> None:
+    """Go through plans, or print what is finished."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("plans", nargs="+", choices=[*PLANS, "check", "numbers", "table"])
+    parser.add_argument("--data", type=Path, default=Path("data"), help="the folder that holds the texts")
+    parser.add_argument("--folder", type=Path, default=None, help="runs and their checkpoints")
+    parser.add_argument("--out", type=Path, default=None, help="the results of plans; the file of `numbers`")
+    parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many minutes, to be continued")
+    parser.add_argument("--steps", type=int, default=None, help="of `numbers`")
+    parser.add_argument("--device", default=None)
+    a = parser.parse_args()
+    folder = a.folder or Path("runs/translation")
+    out = a.out or folder / "results"
+    device = torch.device(a.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if a.plans == ["check"]:
+        print(json.dumps(check(device), indent=1))
+        return
+    if a.plans == ["numbers"]:
+        print(json.dumps(numbers(a.out or Path("numbers-cpu.json"), a.folder, a.steps)["exact"]))
+        return
+    if a.plans == ["table"]:
+        for table in tables(out):
+            print(table.title, *(" | ".join(map(str, row)) for row in [table.columns, *table.rows]), sep="\n")
+        return
+    done = runs([plan for plan in a.plans if plan in PLANS], a.data, folder, out, device, a.minutes)
+    print("finished" if done else "to be continued: run the same command again", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What the cards of the shipped models of numbers say.
+
+python -m algoformer.bench.zoo linear-regression-d20
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from algoformer import solvers
+from algoformer.estimators import InContextRegressor
+from algoformer.tasks import Conditioned, LinearRegression, OtherCovariance, ScaledInputs
+from algoformer.training.codec import decode
+from algoformer.training.evaluation import evaluate
+from algoformer.zoo import about, pretrained
+
+FOLDS = KFold(5, shuffle=True, random_state=0)
+
+
+def relative(model: Any, task: Any, prompts: int) -> float:
+    """The error at the last asked position over that of the zero predictor there."""
+    found = evaluate(model, task, prompts=prompts, batch=64)
+    return found.mean[-1][-1] / found.zeros[-1]
+
+
+def outside(model: Any, task: LinearRegression, prompts: int) -> dict[str, float]:
+    """Errors beside the training distribution: other numbers of examples, fewer features, other inputs."""
+    dense = {n: replace(task, n=n) for n in (10, 20, 30, 60, 100)}
+    cases: dict[str, Any] = {
+        "as trained": task,
+        **{f"{n} examples": other for n, other in dense.items()},
+        **{f"{d} features": replace(task, active=d) for d in (5, 10)},
+        **{f"inputs times {s:g}": ScaledInputs(task, scale=s) for s in (0.5, 2.0)},
+        "condition number 10": OtherCovariance(task, covariance=Conditioned(kappa=10.0)),
+    }
+    return {name: relative(model, case, prompts) for name, case in cases.items()}
+
+
+def diabetes(model: Any) -> dict[str, float]:
+    """R² on the diabetes data in 5 folds: the model, ridge on the same contexts, and ridge on all rows."""
+    X, y = load_diabetes(return_X_y=True)
+
+    class Small(solvers.Ridge):
+        context = model.context
+
+    methods = {"the model": model, "ridge on the same contexts": Small(strength=1.0)}
+    estimators: dict[str, Any] = {k: InContextRegressor(method=v, random_state=0) for k, v in methods.items()}
+    estimators["ridge on all rows"] = make_pipeline(StandardScaler(), Ridge(alpha=1.0))
+    return {name: float(np.mean(cross_val_score(e, X, y, cv=FOLDS))) for name, e in estimators.items()}
+
+
+def main() -> None:
+    """Print the facts of a card."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name")
+    parser.add_argument("--prompts", type=int, default=1280)
+    a = parser.parse_args()
+    model, task = pretrained(a.name), decode(about(a.name)["task"])
+    begin = time.perf_counter()
+    prompt = task.sample(64, torch.Generator().manual_seed(0)).prompt
+    model.predict(prompt)
+    print(f"64 prompts: {time.perf_counter() - begin:.2f} s", file=sys.stderr)
+    facts = {"outside": outside(model, task, a.prompts), "diabetes": diabetes(model)}
+    print(json.dumps({name: {k: float(f"{v:.4g}") for k, v in part.items()} for name, part in facts.items()}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The models that are shipped: whole, as good as their cards say, and usable as estimators."""
+
+import shutil
+import socket
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.model_selection import train_test_split
+
+import algoformer
+from algoformer import InContextRegressor, zoo
+from algoformer.bench.zoo import relative
+from algoformer.training.codec import decode
+
+NUMBERS = [name for name in zoo.NAMES if "task" in zoo.about(name)]
+
+
+@pytest.mark.parametrize("name", zoo.NAMES)
+def test_a_shipped_model_is_small_has_a_card_and_asks_no_network(name, monkeypatch):
+    monkeypatch.setattr(socket.socket, "connect", lambda *a: pytest.fail("it asked the network"))
+    assert algoformer.pretrained(name) is not None
+    files = list((zoo.HOME / name).iterdir())
+    assert sum(file.stat().st_size for file in files) <= 5e6
+    card = (zoo.HOME / name / "README.md").read_text()
+    assert all(word in card for word in ("**Model.**", "**Training.**", "**Quality.**", "**Again.**"))
+
+
+def test_all_shipped_models_together_are_small():
+    assert sum(file.stat().st_size for file in zoo.HOME.rglob("*") if file.is_file()) <= 25e6
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_shipped_model_of_numbers_is_as_good_as_its_card_says(name):
+    facts = zoo.about(name)
+    model = algoformer.pretrained(name)
+    assert model.context == facts["context"]
+    found = relative(model, decode(facts["task"]), facts["error"]["prompts"])
+    assert found == pytest.approx(facts["error"]["relative"], rel=0.05)
+
+
+def test_a_file_that_is_not_as_it_was_shipped_is_refused(tmp_path, monkeypatch):
+    shutil.copytree(zoo.HOME / "numbers-de-en", tmp_path / "numbers-de-en")
+    monkeypatch.setattr(zoo, "HOME", tmp_path)
+    file = tmp_path / "numbers-de-en" / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(ValueError, match="as it was shipped; its checksum differs"):
+        algoformer.pretrained("numbers-de-en")
+
+
+def test_a_shipped_transformer_is_an_estimator_on_real_data():
+    model = algoformer.pretrained("linear-regression-d20")
+    X, y = load_diabetes(return_X_y=True)
+    X, others, y, hidden = train_test_split(X, y, test_size=60, random_state=0)
+    fitted = InContextRegressor(method=model, subsets=4, random_state=0).fit(X, y)
+    assert fitted.contexts_.shape == (4, 40)
+    assert fitted.score(others, hidden) > InContextRegressor().fit(X, y).score(others, hidden) - 0.25
+    again = InContextRegressor(method=model, subsets=4, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(again.predict(others), fitted.predict(others))
+    with pytest.raises(ValueError, match="at most 20 features; got 30"):
+        InContextRegressor(method=model).fit(*load_breast_cancer(return_X_y=True))
