@@ -8,7 +8,6 @@ import math
 import signal
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +26,7 @@ from algoformer.training import checkpoint
 from algoformer.training.config import TrainConfig
 from algoformer.training.folders import load
 from algoformer.training.loop import Progress, train
+from algoformer.training.step import plain
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +246,7 @@ def validated(
     def look(p: Progress) -> None:
         rates.append(p.rate)
         if p.step % every == 0 or p.step == p.steps:
-            with _plain(model):
+            with plain(model):
                 value = entropy(translator, lines).per_token[-1]
                 if value <= min(found.values(), default=math.inf):
                     best.update({name: v.detach().clone() for name, v in model.state_dict().items()})
@@ -272,22 +272,6 @@ def validated(
         best=min(order, key=lambda step: found[step]),
         rate=statistics.median(rates[len(rates) // 2 :]) if rates else math.nan,
     )
-
-
-@contextmanager
-def _plain(model: SequenceModel) -> Iterator[None]:
-    """The model as it is written, for shapes that are not worth compiling."""
-    parts, fused = model.regions(), model.fused is not None
-    before = [part._compiled_call_impl for part in parts]
-    model.fuse(False)
-    for part in parts:
-        part._compiled_call_impl = None
-    try:
-        yield
-    finally:
-        model.fuse(fused)
-        for part, impl in zip(parts, before, strict=True):
-            part._compiled_call_impl = impl
 
 
 def _batches(pairs: Sequence[Any], size: int) -> Iterator[list[Any]]:
