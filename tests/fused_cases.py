@@ -104,10 +104,7 @@ def check_models():
         model.to(DEVICE)
         found = []
         for run in (None, fused.run):
-            model.fused = run
-            for part in model.modules():
-                if type(part).__name__ == "Stack":
-                    part.fused = run
+            model.passed_by(run)
             model.zero_grad()
             weight = torch.ones(target.shape[1], device=DEVICE)
             loops, window = model.steps, 1 if isinstance(model, Transformer) else 2
@@ -139,10 +136,7 @@ def check_text():
         model.to(DEVICE)
         found = []
         for run in (None, fused.run):
-            model.fused = run
-            for part in model.modules():
-                if type(part).__name__ == "Stack":
-                    part.fused = run
+            model.passed_by(run)
             model.zero_grad()
             loops, window = model.steps, 1 if isinstance(model, Transformer) else 2
             text = Text(tokens, begin, 12, mask)

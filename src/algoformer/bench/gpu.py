@@ -23,10 +23,10 @@ TASK = LinearRegression(d=20, n=40, dense=True)
 SEEDS = 8
 
 
-def growth(config: TrainConfig, device: torch.device, rate: float) -> list[dict[str, Any]]:
-    """The step over loops, batch, width and examples: ms, fraction of the matrix products' time, memory."""
-    from algoformer.bench.train import ours
-
+def growth(
+    ours: Callable[..., dict[str, Any]], config: TrainConfig, device: torch.device, rate: float
+) -> list[dict[str, Any]]:
+    """The step, as `ours` times it, over loops, batch, width and examples: ms, share of the floor, memory."""
     default = AlgoFormerConfig()
     cases: list[tuple[str, int, Any, Any, TrainConfig]] = [
         *(("loops", n, replace(default, loops=n), TASK, replace(config, window=min(15, n))) for n in (10, 20, 50, 200)),

@@ -40,7 +40,7 @@ from algoformer.training.data import Data, Size
 from algoformer.training.evaluation import evaluate
 from algoformer.training.step import Step, compiled, settings
 
-TASK = LinearRegression(d=20, n=40, dense=True)
+TASK = gpu.TASK
 CONFIG = TrainConfig(window=15)
 Save = Callable[[dict[str, Any]], None]
 
@@ -421,7 +421,7 @@ def measure(
             ("first_step", lambda: first_step(where)),
             ("curriculum", lambda: gpu.curriculum(config, where)),
             ("several", lambda: gpu.several(config, where)),
-            ("growth", lambda: gpu.growth(config, where, out["matmul_flops"])),
+            ("growth", lambda: gpu.growth(ours, config, where, out["matmul_flops"])),
             ("curve", lambda: gpu.curve(where)),
             ("equality_bf16", lambda: equality(config, where)),
             ("equality_fp32", lambda: equality(replace(config, precision="fp32"), where)),

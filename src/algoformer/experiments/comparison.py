@@ -147,6 +147,12 @@ def below(result: Race, first: str, other: str, source: str) -> list[Claim]:
     ]
 
 
+def first_of_all(result: Race, source: str) -> list[Claim]:
+    """The claims that the first model is below every other, against each axis, and that training had flattened."""
+    first, *others = result.errors
+    return [*(claim for other in others for claim in below(result, first, other, source)), flattened(result)]
+
+
 def flattened(result: Race) -> Claim:
     """The claim that nobody would gain much by training on."""
     falls = [fall(_line(result, name)) for name in result.curves]

@@ -210,16 +210,21 @@ class SequenceModel(Model):
         """Softmax attention without a mask or dropout, in float32 on a GPU, needs Triton."""
         c, weight = self.config, self.embed.weight
         fits = c.causal and c.attention == "softmax" and not c.dropout and c.width <= WIDEST
-        self.fused = None
+        run = None
         if on and fits and weight.is_cuda and weight.dtype == torch.float32:
             with contextlib.suppress(ImportError):
                 from algoformer.models import fused
 
-                self.fused = fused.run
+                run = fused.run
+        self.passed_by(run)
+        return run is not None
+
+    def passed_by(self, run: Any) -> None:
+        """Let this function stand for stacks of blocks where there is no mask; None: the blocks themselves."""
+        self.fused = run
         for part in self.modules():
             if isinstance(part, Stack):
-                part.fused = self.fused
-        return self.fused is not None
+                part.fused = run
 
     def placed(self, layout: Layout) -> Float[Tensor, "#b s e"] | float:
         """The embedding of the tokens' places."""

@@ -46,6 +46,12 @@ class Step:
         )
         self.trained = self.weights if config.optimiser == "lbfgs" else [joined(self.weights)]
         self.optimiser = optimiser(self.trained, config, device)
+        self.adam: Any = None
+        if self.graphs and config.kernels and self.trained[0].dtype == torch.float32:
+            with contextlib.suppress(ImportError):
+                from algoformer.models.kernels import adam
+
+                self.adam = adam
         self.averages = [v.detach().clone() for v in self.trained] if config.ema else []
         self.pool: Any = None
         self.uses: dict[Any, int] = {}
@@ -169,14 +175,10 @@ class Step:
     def _move(self) -> None:
         """The optimiser's step; by a kernel once it has begun."""
         vector = self.trained[0]
-        begun = self.optimiser.state.get(vector)
-        if begun and self.graphs and self.config.kernels and vector.dtype == torch.float32:
-            with contextlib.suppress(ImportError):
-                from algoformer.models.kernels import adam
-
-                adam(vector, vector.grad, begun, self.optimiser.param_groups[0])  # type: ignore[arg-type]
-                return
-        self.optimiser.step()
+        if self.adam is not None and (begun := self.optimiser.state.get(vector)):
+            self.adam(vector, vector.grad, begun, self.optimiser.param_groups[0])
+        else:
+            self.optimiser.step()
 
     def _search(self, batch: Batch, loops: int) -> tuple[Tensor, Tensor]:
         norms: list[Tensor] = []
