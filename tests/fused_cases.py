@@ -193,12 +193,14 @@ def check_adam():
         made = [kind([w], rate if cuda else 3e-3, (0.9, 0.95), weight_decay=decay, capturable=cuda) for w in ways]
         for step in range(6):
             grad = torch.randn(3000, generator=g).to(DEVICE) * 10.0**-step
+            clip = None if step == 3 else 1.0
             for i, (w, optimiser) in enumerate(zip(ways, made, strict=True)):
                 w.grad = grad.clone()
                 if i and step >= 2:
                     group = {**optimiser.param_groups[0], "lr": rate}
-                    kernels.adam(w, w.grad, optimiser.state[w], group)
+                    kernels.adam(w, w.grad, w.grad.norm(), clip, optimiser.state[w], group)
                 else:
+                    torch.nn.utils.clip_grad_norm_([w], clip or torch.inf)
                     optimiser.step()
         torch.testing.assert_close(ways[1], ways[0], rtol=2e-6, atol=1e-7)
         for name, value in made[0].state[ways[0]].items():

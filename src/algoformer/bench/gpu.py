@@ -30,7 +30,7 @@ def growth(
     default = AlgoFormerConfig()
     cases: list[tuple[str, int, Any, Any, TrainConfig]] = [
         *(("loops", n, replace(default, loops=n), TASK, replace(config, window=min(15, n))) for n in (10, 20, 50, 200)),
-        *(("batch", n, default, TASK, replace(config, batch=n)) for n in (64, 256, 1024)),
+        *(("batch", n, default, TASK, replace(config, batch=n)) for n in (64, 256, 512, 1024)),
         *(("width", n, replace(default, width=n), TASK, config) for n in (128, 256, 512)),
         *(("examples", n, replace(default, positions=2 * n + 1), replace(TASK, n=n), config) for n in (40, 100, 400)),
     ]
@@ -140,11 +140,11 @@ def curriculum(config: TrainConfig, device: torch.device, steps: int = 600) -> d
 
 def curve(device: torch.device, steps: int = 2000) -> dict[str, list[float]]:
     """The loss of small runs, every 100 steps: three seeds on the fast path, one of them on the plain path too."""
-    model = AlgoFormerConfig(features=5, loops=8, positions=64)
-    task = LinearRegression(d=5, n=20, dense=True)
+    model = AlgoFormerConfig(features=2, width=128, heads=4, loops=5, positions=32)
+    task = LinearRegression(d=2, n=12, dense=True)
     out: dict[str, list[float]] = {}
     for name, seed, fast in (("fast 0", 0, True), ("fast 1", 1, True), ("fast 2", 2, True), ("plain 0", 0, False)):
-        config = TrainConfig(steps=steps, seed=seed, window=5, lr=1e-3, warmup=100, fast=fast, log_every=100)
+        config = TrainConfig(steps=steps, seed=seed, window=5, warmup=100, fast=fast, log_every=100)
         losses: list[float] = []
         made = model_of(model, torch.Generator().manual_seed(seed)).to(device)
         train(made, task, config, progress=lambda p, losses=losses: losses.append(p.loss))  # type: ignore[misc]

@@ -55,5 +55,5 @@ class AlgoFormer(Loop):
 
     def init(self, p: Any) -> State:
         values, layout = self.tokens(p)
-        e = self.pre(self.embed(values) + self.placed(layout), layout.mask)
+        e = self.pre(self.entered(values, layout), layout.mask)
         return State(e, torch.zeros_like(e) if self.config.injection else e, layout)

@@ -96,7 +96,7 @@ class Stack(nn.Module):
         norm: nn.Module | None = None,
     ) -> Float[Tensor, "b o e"]:
         if self.fused is not None and mask is None and len(self.blocks):
-            fast: Tensor = self.fused(x, self.blocks, rows=rows, norm=norm)[0]
+            fast: Tensor = self.fused(x, self.blocks, rows=rows, norm=norm).squeeze(0)
             return fast
         last = len(self.blocks) - 1
         for i, block in enumerate(self.blocks):

@@ -138,9 +138,11 @@ class _Run(torch.autograd.Function):
             tape.append(Rows(*wide, empty(r, e), lse, empty(r, e), kept(r), empty(r, f), empty(r, f)))
         z_kept, z = kept(b * o), empty(b * o, e, shape.keep, shape.dtype if shape.norm else torch.float32)
         streams = [empty(b * s, e, 1, torch.float32)[0] for _ in range(3)]  # between blocks, and inside one
-        first, stream = shape.loops - carried, x
+        first = shape.loops - carried
+        both = None if x is None or inject is None else streams[1]
         a = blocks[0].norm1, at(tape[0].a_kept, -first), tape[0].a[0]
-        K.add_norm(tape[0].a[0], eps, base=x, inject=inject, a=a)
+        K.add_norm(tape[0].a[0], eps, base=x, inject=inject, stream=both, a=a)
+        stream = inject if x is None else x if inject is None else both  # what the next block is given
         for t in range(shape.loops):
             k = max(t - first, 0)
             for i, (w, rows) in enumerate(zip(blocks, tape, strict=True)):
@@ -151,11 +153,14 @@ class _Run(torch.autograd.Function):
                 _attend(rows.qkv[k].view(b, s, 3 * e), rows.o[k].view(b, size, e), rows.lse[k], shape.heads, step)
                 branch = torch.addmm(w.out[1], rows.o[k], w.out[0].t())
                 K.add_norm(
-                    inside, eps, base=stream, inject=inject if i == 0 else None, branch=branch, stream=inside,
+                    inside, eps, base=stream, branch=branch, stream=inside,
                     a=(w.norm2, at(rows.m_kept, t - first), rows.m[k]), tokens=_tokens(s, size, step),
                 )  # fmt: skip
-                torch.addmm(w.up[1], rows.m[k], w.up[0].t(), out=rows.u[k])
-                K.act(rows.u[k], rows.g[k], shape.relu)
+                if t < first and not shape.relu and some.is_cuda:  # u is not kept: the product's own epilogue does
+                    torch._addmm_activation(w.up[1], rows.m[k], w.up[0].t(), use_gelu=True, out=rows.g[k])
+                else:
+                    torch.addmm(w.up[1], rows.m[k], w.up[0].t(), out=rows.u[k])
+                    K.act(rows.u[k], rows.g[k], shape.relu)
                 torch.addmm(w.down[1], rows.g[k], w.down[0].t(), out=branch)
                 ahead: dict[str, Any] = {}
                 if not last:
@@ -167,7 +172,7 @@ class _Run(torch.autograd.Function):
                     if t + 1 < shape.loops:
                         later = t + 1 - first
                         ahead["a"] = blocks[0].norm1, at(tape[0].a_kept, later), tape[0].a[max(later, 0)]
-                        ahead["again"] = inject
+                        ahead["inject"] = inject
                 stream = outside if "a" in ahead else None
                 K.add_norm(inside, eps, base=inside, branch=branch, stream=stream, **ahead)
         if carried:

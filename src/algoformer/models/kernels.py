@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PROGRAMS = 1056  # at most so many add up rows
+PROGRAMS = 1584  # at most so many add up rows
 NORM_WARPS = 1  # a row belongs to one warp, which adds it up without waiting for another
 ADAM_SIZE = 1024
 ACT_SIZE, ACT_ROWS, ACT_COLS, ACT_WARPS = 2048, 4, 256, 1
@@ -49,7 +49,7 @@ def _normed(v, weight, bias, normal, r, rows, i, at, inside, eps, E: tl.constexp
 
 @triton.jit
 def _add_norm(
-    base, inject, branch, z_weight, z_bias, z_n, z_r, stream, state, again, a_weight, a_bias, a_n, a_r, a,
+    base, branch, z_weight, z_bias, z_n, z_r, state, inject, stream, a_weight, a_bias, a_n, a_r, a,
     rows, s, o, step, eps, E: tl.constexpr, COLS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -60,19 +60,17 @@ def _add_norm(
     v = tl.zeros((ROWS, COLS), tl.float32)
     if base is not None:
         v += tl.load(base + there, mask=inside, other=0.0).to(tl.float32)
-    if inject is not None:
-        v += tl.load(inject + there, mask=inside, other=0.0)
     if branch is not None:
         v += tl.load(branch + at, mask=inside, other=0.0).to(tl.float32)
     if z_weight is not None:
         v = _normed(v, z_weight, z_bias, z_n, z_r, rows, i, at, inside, eps, E)
-    if stream is not None:
-        tl.store(stream + at, v, mask=inside)
     if state is not None:
         tl.store(state + at, v.to(state.dtype.element_ty), mask=inside)
+    if inject is not None:
+        v += tl.load(inject + at, mask=inside, other=0.0)
+    if stream is not None:
+        tl.store(stream + at, v, mask=inside)
     if a is not None:
-        if again is not None:
-            v += tl.load(again + at, mask=inside, other=0.0)
         v = _normed(v, a_weight, a_bias, a_n, a_r, rows, i, at, inside, eps, E)
         tl.store(a + at, v.to(a.dtype.element_ty), mask=inside)
 
@@ -315,13 +313,14 @@ def _column_sums(x, out, rows, cols, ROWS: tl.constexpr, COLS: tl.constexpr):
 
 @triton.jit
 def _adam(
-    weight, grad, mean, square, count, lr, size, b1, b2, log_b1, log_b2, eps, decay,
+    weight, grad, norm, mean, square, count, lr, size, clip, b1, b2, log_b1, log_b2, eps, decay,
     DECOUPLED: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     inside = at < size
     t, rate = tl.load(count), tl.load(lr)
     w, g = tl.load(weight + at, mask=inside), tl.load(grad + at, mask=inside)
+    g *= tl.minimum(clip / (tl.load(norm) + 1e-6), 1.0)
     if DECOUPLED:
         w *= 1.0 - rate * decay
     else:
@@ -346,26 +345,25 @@ def add_norm(
     eps: float,
     *,
     base: Tensor | None = None,
-    inject: Tensor | None = None,
     branch: Tensor | None = None,
     z: tuple[Norm, Kept | None] | None = None,
-    stream: Tensor | None = None,
     state: Tensor | None = None,
-    again: Tensor | None = None,
+    inject: Tensor | None = None,
+    stream: Tensor | None = None,
     a: tuple[Norm, Kept | None, Tensor] | None = None,
     tokens: tuple[int, int, int] = (1, 1, 1),
 ) -> None:
-    """v = base + inject + branch, with a norm `z` then LN(v), goes to `stream` and `state`; LN(v + again) goes to `a`.
+    """v = base + branch, with a norm `z` then LN(v), goes to `state`; v + inject goes to `stream`, and LN of it to `a`.
 
     Whatever is None is left out; the rows are those of `like`. `tokens` = (s, o, step): they are the tokens 0, step,
-    2 step, ..., o of them, of every s rows of base and inject.
+    2 step, ..., o of them, of every s rows of base.
     """
     rows, width = like.shape
     z_norm, z_kept = z or (NOTHING, None)
     a_norm, a_kept, out = a or (NOTHING, None, None)
     each = _rows_each(width)
     _add_norm[(triton.cdiv(rows, each),)](
-        base, inject, branch, *z_norm, *(z_kept or NOTHING), stream, state, again, *a_norm, *(a_kept or NOTHING), out,
+        base, branch, *z_norm, *(z_kept or NOTHING), state, inject, stream, *a_norm, *(a_kept or NOTHING), out,
         rows, *tokens, eps, width, triton.next_power_of_2(width), each, num_warps=NORM_WARPS
     )  # fmt: skip
 
@@ -383,7 +381,7 @@ def add_norm_back(
     low: Tensor | None = None,
     tokens: tuple[int, int, int] = (1, 1, 1),
 ) -> None:
-    """Back through `add_norm`: the gradient by v + again is added to `inject_grad`, that by the sum goes to `out`.
+    """Back through `add_norm`: the gradient by v + inject is added to `inject_grad`, that by the sum goes to `out`.
 
     `a` is the gradient of its last norm, that norm's weight, and what it left; `skip` adds to what comes back from it.
     `z_grad` is the gradient of z, `z` the weight of its norm and what it left. `low` takes the result in the precision
@@ -434,13 +432,19 @@ def column_sums(x: Tensor) -> Tensor:
     return x[0]
 
 
-def adam(weight: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
-    """One step of torch's Adam or AdamW on a vector in float32, from the optimiser's own state and settings."""
+def adam(
+    weight: Tensor, grad: Tensor, norm: Tensor, clip: float | None, state: dict[str, Tensor], group: dict[str, Any]
+) -> None:
+    """One step of torch's Adam or AdamW on a vector in float32, from the optimiser's own state and settings.
+
+    A gradient whose norm is more than `clip` is shortened to it.
+    """
     state["step"].add_(1)
     b1, b2 = group["betas"]
     _adam[(triton.cdiv(len(weight), ADAM_SIZE),)](
-        weight, grad, state["exp_avg"], state["exp_avg_sq"], state["step"], group["lr"], len(weight), b1, b2,
-        math.log(b1), math.log(b2), group["eps"], group["weight_decay"], group["decoupled_weight_decay"], ADAM_SIZE,
+        weight, grad, norm, state["exp_avg"], state["exp_avg_sq"], state["step"], group["lr"], len(weight),
+        math.inf if clip is None else clip, b1, b2, math.log(b1), math.log(b2), group["eps"], group["weight_decay"],
+        group["decoupled_weight_decay"], ADAM_SIZE,
     )  # fmt: skip
 
 

@@ -98,9 +98,8 @@ class Looped(Loop):
 
     def init(self, p: Any) -> State:
         values, layout = self.tokens(p)
-        e, places = self.embed(values), self.placed(layout)
-        if not self.config.injection:
-            return State(e + places, e + places, layout)
-        if self.config.positions_in_loop:
-            return State(e + places, torch.zeros_like(e), layout)
-        return State(e, torch.zeros_like(e) + places, layout)
+        if self.config.injection and not self.config.positions_in_loop:
+            e = self.embed(values)
+            return State(e, torch.zeros_like(e) + self.placed(layout), layout)
+        e = self.entered(values, layout)
+        return State(e, torch.zeros_like(e) if self.config.injection else e, layout)

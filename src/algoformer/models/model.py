@@ -226,6 +226,14 @@ class SequenceModel(Model):
             if isinstance(part, Stack):
                 part.fused = run
 
+    def entered(self, values: Tensor, layout: Layout) -> Float[Tensor, "b s e"]:
+        """The tokens read in, at their places."""
+        if self.places is None or isinstance(self.embed, nn.Embedding):
+            read: Tensor = self.embed(values) + self.placed(layout)
+            return read
+        bias = self.embed.bias + self.placed(layout)  # so that one sum over the batch gives both gradients
+        return F.linear(values, self.embed.weight) + bias
+
     def placed(self, layout: Layout) -> Float[Tensor, "#b s e"] | float:
         """The embedding of the tokens' places."""
         return 0.0 if self.places is None else self.places(layout.places)

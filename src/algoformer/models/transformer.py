@@ -51,7 +51,7 @@ class Transformer(Layered, SequenceModel):  # type: ignore[misc, override]
 
     def init(self, p: Any) -> Stream:
         values, layout = self.tokens(p)
-        return Stream(self.embed(values) + self.placed(layout), layout)
+        return Stream(self.entered(values, layout), layout)
 
     def step(self, p: Any, s: Stream, t: int) -> Stream:
         return s._replace(h=self.blocks[t](s.h, s.layout.mask))

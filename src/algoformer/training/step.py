@@ -75,8 +75,7 @@ class Step:
                 self.captured.pop(next(iter(self.captured)))
             self.captured[key] = self._capture(batch, loops)
         graph, inputs, row = self.captured[key] = self.captured.pop(key)  # the last used is last
-        for mine, new in zip(inputs.tensors(), batch.tensors(), strict=True):
-            mine.copy_(new)
+        torch._foreach_copy_(inputs.tensors(), batch.tensors())
         graph.replay()
         return row
 
@@ -86,7 +85,7 @@ class Step:
             loss, norm = self._search(batch, loops)
         else:
             loss, norm = self._gradient(batch, loops)
-            self._move()
+            self._move(norm)
         if self.averages:
             with torch.no_grad():
                 torch._foreach_lerp_(self.averages, self.trained, 1 - self.config.ema)
@@ -152,7 +151,7 @@ class Step:
             mine.copy_(saved)
 
     def _gradient(self, batch: Batch, loops: int) -> tuple[Tensor, Tensor]:
-        """The loss and the norm of its gradient, which all processes share and which is clipped."""
+        """The loss and the norm of its gradient, which all processes share."""
         for v in self.weights:
             v.grad = None
         loss = self.loss(batch, loops)
@@ -164,21 +163,21 @@ class Step:
             dist.all_reduce(both)
             loss, grad = both[0], both[1:]
         norm = torch.linalg.vector_norm(grad)
-        if self.config.clip is not None:
-            grad = grad * (self.config.clip / (norm + 1e-6)).clamp(max=1)
         for v, part in zip(self.weights, _split(grad, self.weights), strict=True):
             v.grad = part
         if self.trained is not self.weights:
             self.trained[0].grad = grad
         return loss, norm
 
-    def _move(self) -> None:
-        """The optimiser's step; by a kernel once it has begun."""
-        vector = self.trained[0]
+    def _move(self, norm: Tensor) -> None:
+        """The optimiser's step by the clipped gradient; by a kernel once it has begun."""
+        vector, clip = self.trained[0], self.config.clip
         if self.adam is not None and (begun := self.optimiser.state.get(vector)):
-            self.adam(vector, vector.grad, begun, self.optimiser.param_groups[0])
-        else:
-            self.optimiser.step()
+            self.adam(vector, vector.grad, norm, clip, begun, self.optimiser.param_groups[0])
+            return
+        if clip is not None and vector.grad is not None:
+            vector.grad = vector.grad * (clip / (norm + 1e-6)).clamp(max=1)
+        self.optimiser.step()
 
     def _search(self, batch: Batch, loops: int) -> tuple[Tensor, Tensor]:
         norms: list[Tensor] = []
