@@ -19,24 +19,28 @@ from algoformer.models.past import Past
 from algoformer.prompt import Text
 
 
-def greedy(model: SequenceModel, text: Text, *, end: int, most: int, steps: int | None = None) -> list[list[int]]:
+def greedy(
+    model: SequenceModel, text: Text, *, end: int, most: int | Int[Tensor, " b"], steps: int | None = None
+) -> list[list[int]]:
     """The most likely token again and again until `end`, at most `most` of them; `steps` are layers or loops.
 
-    The text holds sources and separators alone: row i is whole at begin_i, what follows is padding.
+    The text holds sources and separators alone: row i is whole at begin_i, what follows is padding. `most` may be one
+    number a row; what is written for a row does not depend on the others.
     """
-    most = _room(model, text, most)
+    limit = _room(model, text, most)
+    longest = int(limit.max())
     with _reader(model, text, steps) as reader:
         scores = reader.source()
         written = text.tokens.new_empty(len(text.tokens), 0)
         done = text.tokens.new_zeros(len(text.tokens), dtype=torch.bool)
-        while written.shape[1] < most:
+        while written.shape[1] < longest:
             best = scores.argmax(1).where(~done, end)
             written = torch.cat([written, best[:, None]], 1)
-            done = done | (best == end)
-            if bool(done.all()) or written.shape[1] == most:
+            done = done | (best == end) | (written.shape[1] >= limit)
+            if bool(done.all()):
                 break
             scores = reader.next(best)
-    return [_until(row, end) for row in written.tolist()]
+    return [_until(row[:size], end) for row, size in zip(written.tolist(), limit.tolist(), strict=True)]
 
 
 def beam(
@@ -44,7 +48,7 @@ def beam(
     text: Text,
     *,
     end: int,
-    most: int,
+    most: int | Int[Tensor, " b"],
     width: int = 5,
     alpha: float = 1.0,
     steps: int | None = None,
@@ -56,35 +60,40 @@ def beam(
     """
     whole("width", width, 1)
     real("alpha", alpha, least=0)
-    most = _room(model, text, most)
+    limit = _room(model, text, most)
     b, v = len(text.tokens), text.vocabulary
     with _reader(model, text, steps) as reader:
         logs = reader.source().log_softmax(1)[:, None]  # one hypothesis to begin with
         total = logs.new_zeros(b, 1)
         written = text.tokens.new_empty(b, 1, 0)
         best = logs.new_full((b,), -torch.inf)
-        found: list[list[int]] = [[] for _ in range(b)]
-        for length in range(1, most + 1):
+        least = limit.to(best.dtype) ** alpha  # a log p is divided by no more
+        row = torch.arange(b, device=best.device)
+        found = text.tokens.new_zeros(b, int(limit.max()))
+        size = torch.zeros_like(limit)
+        for length in range(1, found.shape[1] + 1):
             alive = total.shape[1]
             score, at = (total[:, :, None] + logs).flatten(1).topk(min(2 * width, alive * v))
             parent, token = at // v, at % v
             ends = token == end
-            worth = (score / length**alpha).where(ends, -torch.inf)
+            worth = (score / length**alpha).where(ends & (length <= limit)[:, None], -torch.inf)
             top, which = worth.max(1)
-            for i in (top > best).nonzero()[:, 0].tolist():
-                found[i] = written[i, int(parent[i, which[i]])].tolist()
+            better = top > best
+            found[:, : length - 1] = written[row, parent[row, which]].where(better[:, None], found[:, : length - 1])
+            size = size.where(~better, length - 1)
             best = torch.maximum(best, top)
             total, keep = score.where(~ends, -torch.inf).topk(min(width, score.shape[1]))
             parent, token = parent.gather(1, keep), token.gather(1, keep)
             before = written.gather(1, parent[:, :, None].expand(-1, -1, written.shape[2]))
             written = torch.cat([before, token[:, :, None]], 2)
-            if length == most or bool((total[:, 0] / most**alpha <= best).all()):
+            unfinished = (limit == length) & (best == -torch.inf)
+            found[:, :length] = written[:, 0].where(unfinished[:, None], found[:, :length])
+            size = size.where(~unfinished, length)
+            if bool(((length >= limit) | (total[:, 0] / least <= best)).all()):
                 break
-            rows = (torch.arange(b, device=parent.device)[:, None] * alive + parent).flatten()
-            reader.select(rows)
+            reader.select((row[:, None] * alive + parent).flatten())
             logs = reader.next(token.flatten()).log_softmax(1).view(b, -1, v)
-    unfinished = (best == -torch.inf).tolist()
-    return [written[i, 0].tolist() if none else found[i] for i, none in enumerate(unfinished)]
+    return [tokens[:n] for tokens, n in zip(found.tolist(), size.tolist(), strict=True)]
 
 
 class _Reader:
@@ -103,7 +112,9 @@ class _Reader:
     def next(self, tokens: Int[Tensor, " c"]) -> Float[Tensor, "c v"]:
         t = self.text
         seen = torch.ones(len(tokens), 1, dtype=torch.bool, device=tokens.device)
-        more = Text(tokens[:, None], self.place, t.vocabulary, first=self.place, check=False)
+        positions = self.model.config.positions
+        place = self.place.clamp(max=positions - 1) if positions else self.place  # a row that has ended reads on
+        more = Text(tokens[:, None], place, t.vocabulary, first=place, check=False)
         self.place = self.place + 1
         return self.model.scores(self._ending(more, seen)[:, 0])
 
@@ -142,17 +153,19 @@ def _reader(model: SequenceModel, text: Text, steps: int | None) -> Iterator[_Re
         model.train(training)
 
 
-def _room(model: SequenceModel, text: Text, most: int) -> int:
-    """How many tokens may follow: no more than there are positions."""
-    whole("most", most, 1)
+def _room(model: SequenceModel, text: Text, most: int | Tensor) -> Int[Tensor, " b"]:
+    """How many tokens may follow each row: no more than there are positions."""
+    if isinstance(most, int):
+        whole("most", most, 1)
     if text.first is not None or int(text.begin.min()) < 1:
         raise ValueError("a source must begin at place 0 and end with its separator")
+    limit = torch.as_tensor(most, device=text.begin.device).expand_as(text.begin)
     positions = model.config.positions
     if positions:
-        most = min(most, positions + 1 - text.tokens.shape[1])  # the last token written need not be read
-        if most < 1:
-            raise ValueError(f"the source must leave room below {positions} positions; got {text.tokens.shape[1]}")
-    return most
+        limit = torch.minimum(limit, positions + 1 - text.begin)  # the last token written need not be read
+        if int(limit.min()) < 1:
+            raise ValueError(f"the source must leave room below {positions} positions; got {int(text.begin.max())}")
+    return limit
 
 
 def _until(tokens: list[int], end: int) -> list[int]:

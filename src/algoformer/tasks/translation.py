@@ -8,9 +8,11 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -170,9 +172,11 @@ class Translation(Parallel):
 
 def packed(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Bucket:
     """Pairs as rows, padded to the longest."""
-    made = [[*a, SEP, *b, END] for a, b in pairs]
-    width = max(map(len, made))
-    tokens = torch.tensor([row + [PAD] * (width - len(row)) for row in made])
+    sizes = torch.tensor([len(a) + len(b) + 2 for a, b in pairs])
+    every = chain.from_iterable(chain(a, (SEP,), b, (END,)) for a, b in pairs)
+    tokens = torch.full((len(pairs), int(sizes.max())), PAD)
+    here = torch.arange(tokens.shape[1]) < sizes[:, None]
+    tokens[here] = torch.from_numpy(np.fromiter(every, np.int64, int(sizes.sum())))
     return Bucket(tokens, torch.tensor([len(a) + 1 for a, _ in pairs]))
 
 

@@ -70,7 +70,7 @@ class Data:
     """The batches of a run; of several processes each takes its rows of the same batch.
 
     `padded` fills short dense prompts with zeros of weight 0, so that every batch has one shape; the asked positions of
-    text are filled up to a multiple of a sixteenth of the batch, so that there are few shapes.
+    text are filled up to a multiple of an eighth of the batch, so that a width has one shape or two.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Data:
         at = target.nonzero()[:, 0]
         target, weight = target[at], torch.full((len(at),), 1 / total, dtype=self.dtype)
         if self.padded:
-            missing = -len(at) % max(self.config.batch // 16, 1)
+            missing = -len(at) % max(self.config.batch // 8, 1)
             at, target, weight = (F.pad(v, (0, missing)) for v in (at, target, weight))
         target, weight, at = (v.to(self.device, non_blocking=True) for v in (target, weight, at))
         return Batch(prompt.to(device=self.device), target, weight, None, at)

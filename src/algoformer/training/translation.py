@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from algoformer.checks import one_of, whole
 from algoformer.files import replace_file
@@ -93,8 +94,8 @@ class Translator:
         for start in range(0, len(order), batch):
             some = order[start : start + batch]
             text = self._text([sources[i] for i in some])
-            s = text.tokens.shape[1]
-            options: dict[str, Any] = {"end": END, "most": min(self.longest + 1 - s, 2 * s + 10), "steps": steps}
+            most = torch.minimum(self.longest + 1 - text.begin, 2 * text.begin + 10)
+            options: dict[str, Any] = {"end": END, "most": most, "steps": steps}
             rows = greedy(self.model, text, **options) if width == 1 else beam(self.model, text, width=width, **options)
             for i, row in zip(some, rows, strict=True):
                 found[i] = row
@@ -129,44 +130,59 @@ class Entropy:
     per_word: list[float]
 
 
-@torch.no_grad()
 def entropy(translator: Translator, lines: Lines, *, steps: Sequence[int] | None = None, batch: int = 8192) -> Entropy:
     """How well the references are predicted, after each of `steps` (None: the model's own); never smoothed."""
-    model = translator.model
-    wanted = sorted(set(steps)) if steps is not None else [model.steps]
-    device = model.embed.weight.device
-    encoded = list(zip(*(translator.tokenizer.encode(side) for side in lines[:2]), lines.target, strict=True))
-    short = [(a, b, words) for a, b, words in encoded if len(a) + len(b) + 1 <= translator.longest]
-    if not short:
-        raise ValueError(f"a pair must have at most {translator.longest} tokens to be scored; all are longer")
-    short.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
-    totals = torch.zeros(len(wanted), dtype=torch.float64)
-    training = model.training
-    model.eval()
-    for some in _batches(short, batch):
-        tokens, begin = (v.to(device) for v in packed([(a, b) for a, b, _ in some]))
-        at = torch.arange(tokens.shape[1] - 1, device=device)
-        target = tokens[:, 1:].where(at >= begin[:, None] - 1, PAD).flatten()
-        text = Text(tokens[:, :-1], begin, model.config.vocabulary, translator.mask, check=False)
-        asked = target.nonzero()[:, 0]
-        q = model.prepare(text)
-        states = (s for t, s in enumerate(model.states(q, wanted[-1])) if t in wanted)
-        for i, state in enumerate(states):
-            scores = model.scores(model.endings([state])[0].flatten(0, 1)[asked]).float()
-            totals[i] += F.cross_entropy(scores, target[asked], reduction="sum").double().cpu()
-    model.train(training)
-    count = sum(len(b) + 1 for _, b, _ in short)
-    spoken = sum(len(words.split()) for *_, words in short)
-    return Entropy(
-        variant=model.variant,
-        pairs=len(short),
-        tokens=count,
-        words=spoken,
-        long=len(encoded) - len(short),
-        steps=wanted,
-        per_token=(totals / count).tolist(),
-        per_word=(totals / spoken).tolist(),
-    )
+    return _References(translator, lines, batch).entropy(steps)
+
+
+class _References:
+    """Sentences and their translations as the tokens that a translator is asked, encoded once."""
+
+    def __init__(self, translator: Translator, lines: Lines, batch: int = 8192) -> None:
+        self.model = model = translator.model
+        device = model.embed.weight.device
+        encoded = list(zip(*(translator.tokenizer.encode(side) for side in lines[:2]), lines.target, strict=True))
+        short = [(a, b, words) for a, b, words in encoded if len(a) + len(b) + 1 <= translator.longest]
+        if not short:
+            raise ValueError(f"a pair must have at most {translator.longest} tokens to be scored; all are longer")
+        short.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
+        self.pairs, self.long = len(short), len(encoded) - len(short)
+        self.tokens = sum(len(b) + 1 for _, b, _ in short)
+        self.words = sum(len(words.split()) for *_, words in short)
+        self.batches: list[tuple[Text, Tensor, Tensor]] = []
+        for some in _batches(short, batch):
+            tokens, begin = (v.to(device) for v in packed([(a, b) for a, b, _ in some]))
+            at = torch.arange(tokens.shape[1] - 1, device=device)
+            target = tokens[:, 1:].where(at >= begin[:, None] - 1, PAD).flatten()
+            text = Text(tokens[:, :-1], begin, model.config.vocabulary, translator.mask, check=False)
+            asked = target.nonzero()[:, 0]
+            self.batches.append((text, asked, target[asked]))
+
+    @torch.no_grad()
+    def entropy(self, steps: Sequence[int] | None = None) -> Entropy:
+        """How well the model, as it is now, predicts them."""
+        model = self.model
+        wanted = sorted(set(steps)) if steps is not None else [model.steps]
+        training = model.training
+        model.eval()
+        totals = torch.zeros(len(wanted), dtype=torch.float64, device=model.embed.weight.device)
+        for text, asked, target in self.batches:
+            states = (s for t, s in enumerate(model.states(model.prepare(text), wanted[-1])) if t in wanted)
+            for i, state in enumerate(states):
+                scores = model.scores(model.endings([state])[0].flatten(0, 1)[asked]).float()
+                totals[i] += F.cross_entropy(scores, target, reduction="sum").double()
+        model.train(training)
+        totals = totals.cpu()
+        return Entropy(
+            variant=model.variant,
+            pairs=self.pairs,
+            tokens=self.tokens,
+            words=self.words,
+            long=self.long,
+            steps=wanted,
+            per_token=(totals / self.tokens).tolist(),
+            per_word=(totals / self.words).tolist(),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,17 +253,18 @@ def validated(
     lines = task.lines("valid")
     lines = lines._replace(source=lines.source[:pairs], target=lines.target[:pairs])
     translator = Translator.of(model, task)
+    references = _References(translator, lines)
     found: dict[int, float] = {}
     rates: list[float] = []
     if home is not None and (home / "valid.json").exists():
         found = {int(step): value for step, value in json.loads((home / "valid.json").read_bytes()).items()}
-    best: dict[str, torch.Tensor] = {}
+    best: dict[str, Tensor] = {}
 
     def look(p: Progress) -> None:
         rates.append(p.rate)
         if p.step % every == 0 or p.step == p.steps:
             with plain(model):
-                value = entropy(translator, lines).per_token[-1]
+                value = references.entropy().per_token[-1]
                 if value <= min(found.values(), default=math.inf):
                     best.update({name: v.detach().clone() for name, v in model.state_dict().items()})
                     if home is not None:
