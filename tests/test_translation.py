@@ -19,15 +19,16 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import algoformer
-from algoformer import Text
+from algoformer import Text, zoo
 from algoformer.bench import translation as bench
 from algoformer.cli import app
 from algoformer.models import AlgoFormer, AlgoFormerConfig, Looped, LoopedConfig, Transformer, TransformerConfig
 from algoformer.models.decoding import beam, greedy
+from algoformer.report.translation import at
 from algoformer.tasks import LinearRegression, NumberWords, Translation
 from algoformer.tasks import number_words as words
 from algoformer.tasks.byte_pairs import END, PAD, SEP, BytePairs
-from algoformer.tasks.translation import Lines, widths
+from algoformer.tasks.translation import Lines, packed, widths
 from algoformer.training import (
     TrainConfig,
     Translator,
@@ -370,6 +371,27 @@ def test_a_row_is_source_separator_target_and_only_the_target_is_asked(generator
     assert sample.prompt.mask == "prefix" and sample.prompt.asked == (*sample.target.shape, 300)
 
 
+@given(st.lists(st.tuples(*[st.lists(st.integers(3, 99), max_size=6)] * 2), min_size=1, max_size=8))
+def test_rows_are_padded_to_the_longest(pairs):
+    made = [[*a, SEP, *b, END] for a, b in pairs]
+    width = max(map(len, made))
+    tokens, begin = packed(pairs)
+    assert tokens.tolist() == [row + [PAD] * (width - len(row)) for row in made]
+    assert begin.tolist() == [row.index(SEP) + 1 for row in made]
+
+
+def test_a_width_has_few_shapes_and_what_fills_them_up_weighs_nothing():
+    config = TrainConfig(batch=1024)
+    filled, plain = (Data(TASK, config, torch.device("cpu"), torch.float64, padded=p) for p in (True, False))
+    shapes = set()
+    for step in range(60):
+        batch, other = (data.batch(step, Size(None, None, 0)) for data in (filled, plain))
+        shapes.add((batch.prompt.tokens.shape[1], len(batch.at)))
+        assert len(batch.at) % 128 == 0 and (batch.weight > 0).sum() == len(other.at)
+        assert torch.equal(batch.at[: len(other.at)], other.at) and batch.weight.sum() == pytest.approx(1)
+    assert len(shapes) <= 2 * len(TASK.corpus.buckets)
+
+
 def test_the_processes_of_a_run_share_its_batch():
     config = TrainConfig(batch=400, window=2)
     model = MODELS["AlgoFormer"]().double()
@@ -606,6 +628,23 @@ def test_a_text_ends_where_there_are_no_more_positions():
         greedy(model, text([[5] * 64 + [SEP]]), end=END, most=5)
 
 
+@pytest.mark.parametrize("width", [1, 3])
+def test_what_is_written_of_a_sentence_does_not_depend_on_the_others(width):
+    """Each row has its own most tokens, and one that has ended reads on beside the others without harm."""
+    model = lively(MODELS["AlgoFormer"](positions=40).double())
+    translator = Translator(model, TASK.tokenizer, "prefix", 40)
+    sentences = ["eins", "zwölf", "neunhundertneunundneunzigtausendneunhundertneunundneunzig", "der erste Mai 1999"] * 3
+    sentences += [f"{sentence} Uhr" for sentence in sentences[:4]]
+    alone = [translator([sentence], width=width)[0] for sentence in sentences]
+    for batch in (3, 64):
+        assert translator(sentences, width=width, batch=batch) == alone
+    begins = torch.tensor([2, 9])
+    p = Text(torch.tensor([[5, SEP] + [PAD] * 7, [6] * 8 + [SEP]]), begins, 300)
+    most = torch.tensor([3, 39])
+    rows = greedy(model, p, end=299, most=most) if width == 1 else beam(model, p, end=299, most=most, width=width)
+    assert [len(row) <= size for row, size in zip(rows, (3, 32), strict=True)] == [True, True] and len(rows[0]) == 3
+
+
 # Translators, and how they are judged
 
 
@@ -800,10 +839,42 @@ def test_a_published_run_is_judged_at_its_best_and_is_not_repeated(tmp_path, mon
     assert one["entropy"] == pytest.approx(min(value for _, value in one["curve"]), rel=1e-4)
     assert found["trial-standard"]["loops"].keys() == {"1", "2"}
     assert one["config"]["task"]["data"] == "multi30k_de_en" and str(tmp_path) not in json.dumps(found)
-    runs, _ = bench.tables(tmp_path / "out")
-    assert [row[0] for row in runs.rows] == ["trial-looped", "trial-standard"]
-    assert bench.at(one, 10) == pytest.approx(dict(one["curve"])[10])
-    assert bench.at(one, 0) == pytest.approx(math.log(300)) and bench.at(one, 99) == one["curve"][-1][1]
+    lines = (tmp_path / "out" / "trial-looped.json").read_text().splitlines()
+    assert len(lines) == len(one) + 2  # a line a part
+    assert at(one, 10) == pytest.approx(dict(one["curve"])[10])
+    assert at(one, 0) == pytest.approx(math.log(300)) and at(one, 99) == one["curve"][-1][1]
+
+
+def test_the_run_on_short_sentences_becomes_the_shipped_model(tmp_path, monkeypatch):
+    data, out, folder, home = (tmp_path / name for name in ("data", "out", "runs", "zoo"))
+    written(data / "tatoeba_de_en")
+    monkeypatch.setattr(bench.Job, "parts", small_parts)
+    monkeypatch.setattr(bench, "EXTRA", (3,))
+    monkeypatch.setattr(bench, "matmul_rate", lambda device, dtype: 1e12)
+    monkeypatch.setattr(bench, "best_trial", lambda found: "mild")
+    monkeypatch.setattr(bench, "HOME", home)
+    monkeypatch.setattr(zoo, "HOME", home)
+    monkeypatch.setattr(zoo, "NAMES", (bench.SHIPPED,))
+    home.mkdir()
+    places = [f"--{name}={place}" for name, place in (("data", data), ("folder", folder), ("out", out))]
+    monkeypatch.setattr(sys, "argv", ["translation", "tatoeba", "pack", *places, "--device", "cpu"])
+    bench.main()
+    shipped, run = algoformer.pretrained("tatoeba-de-en"), Translator.load(folder / "tatoeba_de_en-ours-0" / "best")
+    for mine, other in zip(shipped.model.parameters(), run.model.parameters(), strict=True):
+        assert torch.equal(mine, other.half().float())
+    assert (shipped.mask, shipped.longest) == ("prefix", 32) and shipped.tokenizer.size == run.tokenizer.size
+    card = (home / "tatoeba-de-en" / "README.md").read_text()
+    assert all(word in card for word in ("**Model.**", "**Training.**", "**Quality.**", "**Again.**"))
+    assert "contributors of Tatoeba" in card and "CC BY 2.0" in card and str(tmp_path) not in card
+    made = quality(shipped, Translation(data=str(data / "tatoeba_de_en")).lines("test"))
+    assert zoo.about("tatoeba-de-en")["test"]["1"]["bleu"] == round(made.bleu, 2)
+
+
+def test_the_shipped_model_of_short_sentences_will_be_small_enough():
+    model, task, _ = bench.Job("one", "tatoeba_de_en", "algoformer", 1e-3, trial="mild").parts(Path("data"))
+    half = 2 * sum(v.numel() for v in model_of(model).parameters())
+    assert task.vocabulary == model.vocabulary == 4000 and half < 4.5e6  # the tokenizer has about 0.1 MB
+    assert bench.Job("one", "multi30k_de_en", "algoformer", 1e-3).parts(Path("data"))[0].width == 256
 
 
 def test_the_plans_make_the_published_runs_and_go_on_from_what_they_found(tmp_path, monkeypatch):
@@ -841,10 +912,6 @@ def test_the_plans_make_the_published_runs_and_go_on_from_what_they_found(tmp_pa
     )
     model, task, config = configs["europarl_de_en-algoformer-5e-05-0"]
     assert (config.steps, config.batch, config.lr, task.mask, model.dropout) == (20_000, 8192, 5e-5, "causal", 0)
-    _, order = bench.tables(tmp_path / "out")
-    row = next(row for row in order.rows if row[:2] == ["multi30k_de_en, 5e-05, seed 0", "50%"])
-    wanted = [bench.results(tmp_path / "out")[f"multi30k_de_en-{m}-5e-05-0"]["entropy"] + 1 for m in bench.MODELS]
-    assert row[2:] == pytest.approx(wanted * 2)
 
 
 # The model that is shipped

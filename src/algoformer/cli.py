@@ -342,7 +342,7 @@ def report(
     results: Annotated[Path, typer.Option(help="The folder of the results.")] = Path("results"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report/index.html"),
     docs: Annotated[
-        Path | None, typer.Option(help="Also write the results for the docs: docs/results.md, with its pictures.")
+        Path | None, typer.Option(help="Also write the pages of results: docs/results.md, translations, pictures.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -2,30 +2,29 @@
 
 python -m algoformer.bench.translation check
 python -m algoformer.bench.translation numbers --out benchmarks/numbers-cpu.json
-python -m algoformer.bench.translation trial pilots seeds ours europarl tatoeba --data DATA --folder runs --minutes 8
-python -m algoformer.bench.translation table --folder runs
+python -m algoformer.bench.translation trial pilots seeds ours europarl tatoeba --data DATA --minutes 8
+python -m algoformer.bench.translation pack --data DATA
 
 DATA holds the folders multi30k_de_en, europarl_de_en and tatoeba_de_en. Each run has a folder of its own in `--folder`,
-and what is finished a small file in `--out` (FOLDER/results) and is not run again. After `--minutes` a run writes a
-checkpoint and stops, and the same command goes on from it.
+and what is finished a small file in `--out` and is not run again. After `--minutes` a run writes a checkpoint and
+stops, and the same command goes on from it. `pack` makes the shipped model of the run of `tatoeba`.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from algoformer.bench.timing import Table
 from algoformer.bench.train import matmul_rate
 from algoformer.files import replace_file
 from algoformer.provenance import provenance
@@ -34,12 +33,18 @@ from algoformer.tasks.translation import Lines
 from algoformer.training import Interrupted, TrainConfig, Translator, entropy, preset, quality, train, validated
 from algoformer.training.codec import encode, model_of
 from algoformer.training.cost import cost
+from algoformer.zoo import HOME
 
 MODELS = ("standard", "looped", "algoformer")
 RATES = (5e-5, 3e-4, 1e-3)
 STATED = 5e-5  # the paper's learning rate
 SEEDS = (0, 1, 2)
 EXTRA = (15, 18, 24)  # loops beyond T = 12
+TOGETHER = 512  # sentences that are translated at a time to be judged; what is written does not depend on it
+
+# The text of the shipped model has a smaller one: in float16 and with its tokenizer it is below 5 MB.
+SIZES: dict[str, dict[str, int]] = {"tatoeba_de_en": {"width": 192, "heads": 6, "vocabulary": 4000}}
+SHIPPED = "tatoeba-de-en"
 
 # Our recipe: what is tried. Source seen whole, a cosine after a warm-up, and more or less against overfitting.
 TRIALS: dict[str, dict[str, float]] = {
@@ -68,11 +73,11 @@ class Job:
         """The configs of model, task and training."""
         recipe = preset(f"translation-{self.model}")
         changes = TRIALS[self.trial] if self.trial else {}
-        model = replace(recipe.model, dropout=changes.get("dropout", 0.0))
+        model = replace(recipe.model, dropout=changes.get("dropout", 0.0), **SIZES.get(self.text, {}))
         task = Translation(
             data=str(data / self.text), vocabulary=model.vocabulary, mask="prefix" if self.trial else "causal"
         )
-        train = replace(recipe.train, steps=self.steps, lr=self.lr, seed=self.seed, checkpoint_every=2000, keep=1)
+        train = replace(recipe.train, steps=self.steps, lr=self.lr, seed=self.seed, checkpoint_every=5000, keep=1)
         if self.trial:
             schedule: Any = {"schedule": "cosine", "warmup": 1000, "weight_decay": 0.01, "betas": (0.9, 0.98)}
             train = replace(train, smoothing=changes["smoothing"], **schedule)
@@ -162,10 +167,10 @@ def carry_out(job: Job, data: Path, folder: Path, device: torch.device, stop: Ca
     loops = [*range(1, model.steps + 1), *(EXTRA if looped else ())]
     by_loop = entropy(translator, task.lines("valid"), steps=loops)
     judged = {
-        f"{split}_{kind}": quality(translator, task.lines(split), width=width, batch=64)
+        f"{split}_{kind}": quality(translator, task.lines(split), width=width, batch=TOGETHER)
         for split, kind, width in (("valid", "greedy", 1), ("test", "greedy", 1), ("test", "beam", 5))
     }
-    about = cost(config, task, train_config)
+    about = _cost(config, task, replace(train_config, lr=1.0, seed=0))
     peak = matmul_rate(device, torch.bfloat16 if device.type == "cuda" else torch.float32)
     at = by_loop.steps.index(model.steps)
     return {
@@ -203,9 +208,21 @@ def writing(translator: Translator, lines: Lines, size: int) -> float:
     return statistics.median(rates[1:])
 
 
+@lru_cache(maxsize=32)
+def _cost(config: Any, task: Translation, train_config: TrainConfig) -> dict[str, int]:
+    """What a step costs, counted once for all learning rates and seeds."""
+    return cost(config, task, train_config)
+
+
 def results(folder: Path) -> Results:
     """What is finished, by name."""
     return {file.stem: json.loads(file.read_bytes()) for file in sorted(folder.glob("*.json"))}
+
+
+def keep(result: dict[str, Any], folder: Path) -> None:
+    """Write what is finished: a line for each of its parts."""
+    lines = (f"{json.dumps(name)}: {json.dumps(part, separators=(',', ':'))}" for name, part in result.items())
+    replace_file(folder / f"{result['name']}.json", ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
 def runs(plans: list[str], data: Path, folder: Path, out: Path, device: torch.device, minutes: float) -> bool:
@@ -225,7 +242,7 @@ def runs(plans: list[str], data: Path, folder: Path, out: Path, device: torch.de
                 print(f"{job.name}: {stopped}", flush=True)
                 return False
             found[job.name] = result
-            replace_file(out / f"{job.name}.json", json.dumps(result, separators=(",", ":")).encode() + b"\n")
+            keep(result, out)
             print(line(job.name, result), flush=True)
     return True
 
@@ -239,44 +256,36 @@ def line(name: str, r: dict[str, Any]) -> str:
     )
 
 
-def tables(folder: Path) -> Iterator[Table]:
-    """All results, and the order of the three models at a quarter, half and all of the steps."""
-    found = results(folder)
-    columns = [
-        "run",
-        "parameters",
-        "GFLOP a step",
-        "nats/token",
-        "nats/word",
-        "BLEU",
-        "chrF",
-        "tokens/s",
-        "of the floor",
-    ]
-    rows = [
-        [name, r["parameters"], r["flops"] / 1e9, r["entropy"], r["per_word"], *r["scores"]["test_beam"][:2],
-         r["tokens_per_second"], r["fraction_of_floor"]]
-        for name, r in found.items()
-    ]  # fmt: skip
-    yield Table("Runs: checkpoints chosen on the validation pairs; BLEU and chrF of the test, beam 5", columns, rows)
-    rows = []
-    groups = {(r["text"], r["lr"], r["seed"]) for r in found.values() if not r["trial"] and r["steps"] > 1000}
-    for text, lr, seed in sorted(groups):
-        three = [found.get(f"{text}-{model}-{lr:g}-{seed}") for model in MODELS]
-        if all(three):
-            for share in (0.25, 0.5, 1.0):
-                least = min(r["flops"] * r["steps"] for r in three if r)
-                by_step = [at(r, share * r["steps"]) for r in three if r]
-                by_flops = [at(r, share * least / r["flops"]) for r in three if r]
-                rows.append([f"{text}, {lr:g}, seed {seed}", f"{share:.0%}", *by_step, *by_flops])
-    columns = ["runs", "share", *(f"{m}, steps" for m in MODELS), *(f"{m}, operations" for m in MODELS)]
-    yield Table("Nats per token of the validation pairs, step for step and operation for operation", columns, rows)
+def pack(run: Path, result: dict[str, Any], lines: Lines, home: Path) -> None:
+    """Make the shipped model of a run: the weights of its best look in float16, its tokenizer, and its card.
+
+    What the card says is measured on the sentences of the test with what is shipped.
+    """
+    Translator.load(run / "best").save(home, torch.float16)
+    translator = Translator.load(home)
+    found = {width: quality(translator, lines, width=width) for width in (1, 5)}
+    scores = {str(width): {"bleu": round(q.bleu, 2), "chrf": round(q.chrf, 2)} for width, q in found.items()}
+    digest = hashlib.sha256((home / "model.safetensors").read_bytes()).hexdigest()
+    replace_file(home / "about.json", json.dumps({"sha256": digest, "test": scores}, indent=1).encode())
+    replace_file(home / "README.md", card(result, scores, len(lines.source)).encode())
 
 
-def at(r: dict[str, Any], step: float) -> float:
-    """The cross-entropy of a run at a step: between two looks on the line between them; uniform at step 0."""
-    steps, values = zip((0, math.log(r["config"]["model"]["vocabulary"])), *r["curve"], strict=True)
-    return float(np.interp(step, steps, values))
+def card(result: dict[str, Any], scores: dict[str, Any], sentences: int) -> str:
+    """The card of the shipped model."""
+    model, task, train = (result["config"][part] for part in ("model", "task", "train"))
+    greedy, beam = scores["1"], scores["5"]
+    return f"""# {SHIPPED}
+
+Short everyday sentences from German into English. It was trained on about 160,000 short pairs and nothing else: of longer or learned
+text it knows little, and names and rare words it guesses.
+
+- **Model.** {result["variant"]}: {model["pre"]} + {model["loop"]} + {model["post"]} layers, {model["loops"]} loops, width {model["width"]}, {model["heads"]} heads, {model["vocabulary"]:,} tokens, {task["mask"]} mask; {result["parameters"]:,} weights in float16.
+- **Training.** {result["steps"]:,} steps of {train["batch"]:,} tokens on the {result["text"].split("_")[0].capitalize()} pairs, dropout {model["dropout"]:g}, smoothing {train["smoothing"]:g}, learning rate {train["lr"]:g} and a cosine, seed {train["seed"]}: {result["seconds"]:.0f} s on one {result["provenance"]["device"]}. The weights are those of step {result["best_step"]:,}, the best on the validation pairs.
+- **Quality.** On {sentences:,} sentences of the test that were not seen: BLEU {greedy["bleu"]:.2f} and chrF {greedy["chrf"]:.2f} greedily, {beam["bleu"]:.2f} and {beam["chrf"]:.2f} by a beam of 5 (sacrebleu, 13a, cased, one reference each). Cross-entropy of the validation pairs: {result["entropy"]:.3f} nats per token.
+- **Again.** `python -m algoformer.bench.translation ours tatoeba pack --data DATA`, with the pairs in `DATA/tatoeba_de_en`.
+- **Licence.** That of the package. The sentences are the work of the contributors of Tatoeba (https://tatoeba.org), licensed under CC BY 2.0
+  (https://creativecommons.org/licenses/by/2.0/), in the selection of manythings.org of May 2018; tokenizer and weights were made from them.
+"""  # noqa: E501
 
 
 def numbers(out: Path, folder: Path | None, steps: int | None) -> dict[str, Any]:
@@ -332,18 +341,19 @@ def check(device: torch.device, steps: int = 200) -> dict[str, dict[str, float]]
 
 
 def main() -> None:
-    """Go through plans, or print what is finished."""
+    """Go through plans."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("plans", nargs="+", choices=[*PLANS, "check", "numbers", "table"])
+    parser.add_argument("plans", nargs="+", choices=[*PLANS, "pack", "check", "numbers"])
     parser.add_argument("--data", type=Path, default=Path("data"), help="the folder that holds the texts")
-    parser.add_argument("--folder", type=Path, default=None, help="runs and their checkpoints")
-    parser.add_argument("--out", type=Path, default=None, help="the results of plans; the file of `numbers`")
+    parser.add_argument("--folder", type=Path, default=None, help="runs and their checkpoints (runs/translation)")
+    parser.add_argument(
+        "--out", type=Path, default=None, help="the results of plans (results/translation); the file of `numbers`"
+    )
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many minutes, to be continued")
     parser.add_argument("--steps", type=int, default=None, help="of `numbers`")
     parser.add_argument("--device", default=None)
     a = parser.parse_args()
-    folder = a.folder or Path("runs/translation")
-    out = a.out or folder / "results"
+    folder, out = a.folder or Path("runs/translation"), a.out or Path("results/translation")
     device = torch.device(a.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if a.plans == ["check"]:
         print(json.dumps(check(device), indent=1))
@@ -351,11 +361,15 @@ def main() -> None:
     if a.plans == ["numbers"]:
         print(json.dumps(numbers(a.out or Path("numbers-cpu.json"), a.folder, a.steps)["exact"]))
         return
-    if a.plans == ["table"]:
-        for table in tables(out):
-            print(table.title, *(" | ".join(map(str, row)) for row in [table.columns, *table.rows]), sep="\n")
-        return
     done = runs([plan for plan in a.plans if plan in PLANS], a.data, folder, out, device, a.minutes)
+    if done and "pack" in a.plans:
+        found = results(out)
+        (job,) = tatoeba(found)
+        if job.name not in found:
+            raise ValueError(f"the run of tatoeba must be finished first; {out} has no {job.name}.json")
+        lines = job.parts(a.data)[1].lines("test")
+        pack(folder / job.name, found[job.name], lines, HOME / SHIPPED)
+        print(f"{HOME / SHIPPED} holds the model and its card", flush=True)
     print("finished" if done else "to be continued: run the same command again", flush=True)
 
 

@@ -11,6 +11,8 @@ from algoformer.experiments.reasons import REASONS
 from algoformer.experiments.registry import load
 from algoformer.experiments.tiers import plan
 from algoformer.files import replace_file
+from algoformer.report import translation
+from algoformer.report.page import markdown_table as table
 from algoformer.report.page import show
 from algoformer.report.results import Shown, measured, numbers, scale_of, shown
 
@@ -25,14 +27,18 @@ what an experiment, a claim and a verdict are, and how models are compared.
 
 
 def write(results: str | Path, page: str | Path) -> Path:
-    """Write the page, and a picture of every figure at the papers' scale beside it."""
-    target, found = Path(page), shown(results)[0]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    for s in _large(found):
-        file = target.parent / "figures" / f"{s.name}.svg"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        load(s.name).plot(s.runs[0].result).savefig(file, metadata={"Date": None})
+    """Write the page, that of translations, and beside them a picture of every figure at the papers' scale."""
+    from matplotlib import rc_context
+
+    target, found, texts = Path(page), shown(results)[0], Path(results) / translation.FOLDER
+    home = target.parent / "figures"
+    home.mkdir(parents=True, exist_ok=True)
+    figures = [(s.name, load(s.name).plot(s.runs[0].result)) for s in _large(found)]
+    for name, fig in [*figures, *translation.figures(texts)]:
+        with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):  # always the same file
+            fig.savefig(home / f"{name}.svg", metadata={"Date": None})
     replace_file(target, markdown(results).encode())
+    replace_file(target.parent / "translation-results.md", translation.markdown(texts).encode())
     return target
 
 
@@ -58,12 +64,12 @@ def _scale(found: Sequence[Shown]) -> Iterable[str]:
         yield f"### {paper}, {figure}: {scale_of(s.runs[0].config)}, {seeds}\n"
         yield f"{what[:1].upper()}{what[1:]}. `{s.name}`, preset `{s.scale}`.\n"
         yield f"![{what}](figures/{s.name}.svg)\n"
-        yield from _table(
+        yield table(
             ("claim", "measured", "must be", "margin", "verdict"),
             ((_text(j), measured(j), f"{j.sense} {j.bound:g}", show(j.margin), j.label) for j in s.judgements),
         )
         if (more := numbers(s)) is not None:
-            yield from _table(*more)
+            yield table(*more)
 
 
 def _small(found: Sequence[Shown]) -> Iterable[str]:
@@ -78,7 +84,7 @@ def _small(found: Sequence[Shown]) -> Iterable[str]:
         if s.scale not in LARGE
         for j in s.judgements
     )
-    yield from _table(("figure", "claim", "measured", "margin", "verdict", "name"), rows)
+    yield table(("figure", "claim", "measured", "margin", "verdict", "name"), rows)
 
 
 def _agreement(found: Sequence[Shown]) -> Iterable[str]:
@@ -89,14 +95,14 @@ def _agreement(found: Sequence[Shown]) -> Iterable[str]:
         for j in s.judgements:
             if j.source != "ours":
                 papers.setdefault(title(load(s.name))[0], []).append((s, j))
-    yield from _table(
+    yield table(
         ("paper", *map(str, Verdict)),
         ((name, *(str(sum(j.verdict == v for _, j in rows)) for v in Verdict)) for name, rows in papers.items()),
     )
     failed = [(s, j) for rows in papers.values() for s, j in rows if j.verdict == Verdict.FAILS]
     if failed:
         yield "Where a claim does not hold here:\n"
-        yield from _table(
+        yield table(
             ("figure", "claim", "measured", "seeds", "scale", "why"),
             (
                 (_figure(s), j.text, measured(j), str(len(s.runs)), s.scale, REASONS.get(s.name, "not known"))
@@ -115,7 +121,7 @@ def _ledger(runs: Sequence[Entry]) -> Iterable[str]:
         f"From `results/runs.jsonl`: {len(runs)} entries, {whole:.0f} minutes of experiments, whose trainings stand "
         "under them. A run that was killed has begun and told no end.\n"
     )
-    yield from _table(
+    yield table(
         ("begun", "experiment", "preset", "seed", "purpose", "config", "steps", "minutes", "device", "outcome"),
         (
             (e.at[:16].replace("T", " "), f"`{e.experiment}`", e.preset, str(e.seed), e.purpose,
@@ -137,19 +143,13 @@ def _plan(results: str | Path) -> Iterable[str]:
         "Pilots are counted, and a training that several rows share counts in the first. A command works nine minutes "
         "and goes on when it is given again.\n"
     )
-    yield from _table(
+    yield table(
         ("tier", "what", "runs missing", "GPU minutes", "command"),
         ((p.row.tier, p.row.what, str(p.missing), f"{p.minutes:.0f}", f"`{p.row.command}`") for p in rows),
     )
     yield f"In all about {sum(p.minutes for p in rows):.0f} GPU minutes, of which tiers A and B " + (
         f"{sum(p.minutes for p in rows if p.row.tier in 'AB'):.0f}.\n"
     )
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
-    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
-    yield "\n".join(lines) + "\n"
 
 
 def _large(found: Sequence[Shown]) -> list[Shown]:

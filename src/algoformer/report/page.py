@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from algoformer.experiments.drawing import COLOURS, INK, axes, legend
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "INK", "Section", "axes", "figure", "legend", "page", "show", "table"]
+__all__ = ["COLOURS", "INK", "Section", "axes", "figure", "legend", "markdown_table", "page", "show", "table"]
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d5dae0; --soft: #57606a; --card: #f6f8fa }
@@ -68,6 +68,13 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
     head, body = line("th", columns), "".join(line("td", row) for row in rows)
     return f'<div class="scroll"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of a page in Markdown."""
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
 
 
 def figure(fig: Figure, caption: str) -> str:
