@@ -896,10 +896,12 @@ def test_the_plans_make_the_published_runs_and_go_on_from_what_they_found(tmp_pa
     place = tmp_path, tmp_path / "runs", tmp_path / "out", torch.device("cpu")
     with pytest.raises(ValueError, match=r"the pilots of standard must be finished first; got \[\]"):
         bench.runs(["seeds"], *place, minutes=9)
-    assert bench.runs(["pilots", "seeds", "ours", "europarl", "tatoeba"], *place, minutes=9)
+    assert bench.runs(["pilots", "seeds", "recipes", "ours", "europarl", "tatoeba"], *place, minutes=9)
     names = [job.name for job in made]
     assert len(names) == len(set(names)) == 9 + 10 + 6 + 5 + 5 + 1  # the best AlgoFormer has the paper's learning rate
     assert "multi30k_de_en-looped-0.0003-2" in names and "europarl_de_en-standard-0.001-0" in names
+    texts = [name for name in names if name.startswith("europarl")]
+    assert [name.split("-", 1)[1] for name in texts[:3]] == ["standard-5e-05-0", "looped-5e-05-0", "algoformer-5e-05-0"]
     assert made[-1].trial == "strong" and "ours-strong-standard-2" in names
     configs = {job.name: job.parts(tmp_path) for job in made}
     model, task, config = configs["ours-strong-standard-2"]

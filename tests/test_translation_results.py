@@ -71,7 +71,7 @@ def test_two_models_are_compared_seed_by_seed_after_as_many_steps_and_with_as_ma
 
 def test_what_is_not_run_yet_says_so_and_appears_when_its_files_arrive(tmp_path):
     empty = markdown(tmp_path / "none")
-    commands = ("pilots seeds", "ours", "europarl", "ours tatoeba")
+    commands = ("pilots seeds", "recipes ours", "europarl", "recipes tatoeba")
     for plans in commands:
         assert f"Not run yet: `python -m algoformer.bench.translation {plans} --data my/corpora`" in empty
     for r in FOUND.values():
@@ -82,6 +82,9 @@ def test_what_is_not_run_yet_says_so_and_appears_when_its_files_arrive(tmp_path)
     for name in list(TRIALS)[:-1]:
         keep({**best, "name": f"ours-{name}-0", "trial": name}, tmp_path)
     assert "The other trials are not run yet" in markdown(tmp_path)
+    before = markdown(tmp_path)
+    keep({**best, "name": "trial-algoformer", "lr": 0.7, "steps": 300}, tmp_path)  # a minute to see that all works
+    assert markdown(tmp_path) == before
     last = list(TRIALS)[-1]
     scores = {**best["scores"], "valid_greedy": [99.0, 1.0, 0.0]}
     keep({**best, "name": f"ours-{last}-0", "trial": last, "scores": scores}, tmp_path)

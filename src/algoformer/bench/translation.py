@@ -2,7 +2,7 @@
 
 python -m algoformer.bench.translation check
 python -m algoformer.bench.translation numbers --out benchmarks/numbers-cpu.json
-python -m algoformer.bench.translation trial pilots seeds ours europarl tatoeba --data DATA --minutes 8
+python -m algoformer.bench.translation trial pilots seeds recipes tatoeba ours europarl --data DATA --minutes 8
 python -m algoformer.bench.translation pack --data DATA
 
 DATA holds the folders multi30k_de_en, europarl_de_en and tatoeba_de_en. Each run has a folder of its own in `--folder`,
@@ -109,10 +109,14 @@ def seeds(found: Results) -> Iterator[Job]:
                 yield Job(f"multi30k_de_en-{model}-{lr:g}-{seed}", "multi30k_de_en", model, lr, seed)
 
 
-def ours(found: Results, text: str = "multi30k_de_en") -> Iterator[Job]:
-    """Six trials of our recipe, the best with three seeds, and the standard model with the same beside it."""
+def recipes(found: Results, text: str = "multi30k_de_en") -> Iterator[Job]:
+    """Six trials of our recipe."""
     for name, changes in TRIALS.items():
         yield Job(f"ours-{name}-0", text, "algoformer", changes["lr"], trial=name)
+
+
+def ours(found: Results, text: str = "multi30k_de_en") -> Iterator[Job]:
+    """The best trial with three seeds, and the standard model with the same beside it."""
     name = best_trial(found)
     for seed in SEEDS:
         for model in ("algoformer", "standard"):
@@ -121,9 +125,10 @@ def ours(found: Results, text: str = "multi30k_de_en") -> Iterator[Job]:
 
 
 def europarl(found: Results) -> Iterator[Job]:
-    """The text nearest to the paper's: each model with the paper's learning rate and with its best one."""
-    for model in MODELS:
-        for lr in dict.fromkeys((STATED, best_rate(found, model))):
+    """The text nearest to the paper's: each model with the paper's learning rate, then each with its best one."""
+    rates = {model: best_rate(found, model) for model in MODELS}
+    for chosen in (dict.fromkeys(MODELS, STATED), {m: lr for m, lr in rates.items() if lr != STATED}):
+        for model, lr in chosen.items():
             yield Job(f"europarl_de_en-{model}-{lr:g}-0", "europarl_de_en", model, lr, steps=20_000)
 
 
@@ -134,7 +139,8 @@ def tatoeba(found: Results) -> Iterator[Job]:
 
 
 PLANS: dict[str, Plan] = {
-    "trial": trial, "pilots": pilots, "seeds": seeds, "ours": ours, "europarl": europarl, "tatoeba": tatoeba
+    "trial": trial, "pilots": pilots, "seeds": seeds, "recipes": recipes, "tatoeba": tatoeba, "ours": ours,
+    "europarl": europarl,
 }  # fmt: skip
 
 
@@ -166,9 +172,12 @@ def carry_out(job: Job, data: Path, folder: Path, device: torch.device, stop: Ca
     looped = model.limit is None
     loops = [*range(1, model.steps + 1), *(EXTRA if looped else ())]
     by_loop = entropy(translator, task.lines("valid"), steps=loops)
+    wanted = [("test", "greedy", 1), ("test", "beam", 5)]
+    if job.trial:  # by which the best one is chosen
+        wanted.append(("valid", "greedy", 1))
     judged = {
         f"{split}_{kind}": quality(translator, task.lines(split), width=width, batch=TOGETHER)
-        for split, kind, width in (("valid", "greedy", 1), ("test", "greedy", 1), ("test", "beam", 5))
+        for split, kind, width in wanted
     }
     about = _cost(config, task, replace(train_config, lr=1.0, seed=0))
     peak = matmul_rate(device, torch.bfloat16 if device.type == "cuda" else torch.float32)
@@ -282,7 +291,7 @@ text it knows little, and names and rare words it guesses.
 - **Model.** {result["variant"]}: {model["pre"]} + {model["loop"]} + {model["post"]} layers, {model["loops"]} loops, width {model["width"]}, {model["heads"]} heads, {model["vocabulary"]:,} tokens, {task["mask"]} mask; {result["parameters"]:,} weights in float16.
 - **Training.** {result["steps"]:,} steps of {train["batch"]:,} tokens on the {result["text"].split("_")[0].capitalize()} pairs, dropout {model["dropout"]:g}, smoothing {train["smoothing"]:g}, learning rate {train["lr"]:g} and a cosine, seed {train["seed"]}: {result["seconds"]:.0f} s on one {result["provenance"]["device"]}. The weights are those of step {result["best_step"]:,}, the best on the validation pairs.
 - **Quality.** On {sentences:,} sentences of the test that were not seen: BLEU {greedy["bleu"]:.2f} and chrF {greedy["chrf"]:.2f} greedily, {beam["bleu"]:.2f} and {beam["chrf"]:.2f} by a beam of 5 (sacrebleu, 13a, cased, one reference each). Cross-entropy of the validation pairs: {result["entropy"]:.3f} nats per token.
-- **Again.** `python -m algoformer.bench.translation ours tatoeba pack --data DATA`, with the pairs in `DATA/tatoeba_de_en`.
+- **Again.** `python -m algoformer.bench.translation recipes tatoeba pack --data DATA`, with the pairs in `DATA/tatoeba_de_en`.
 - **Licence.** That of the package. The sentences are the work of the contributors of Tatoeba (https://tatoeba.org), licensed under CC BY 2.0
   (https://creativecommons.org/licenses/by/2.0/), in the selection of manythings.org of May 2018; tokenizer and weights were made from them.
 """  # noqa: E501

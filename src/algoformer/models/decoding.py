@@ -155,8 +155,7 @@ def _reader(model: SequenceModel, text: Text, steps: int | None) -> Iterator[_Re
 
 def _room(model: SequenceModel, text: Text, most: int | Tensor) -> Int[Tensor, " b"]:
     """How many tokens may follow each row: no more than there are positions."""
-    if isinstance(most, int):
-        whole("most", most, 1)
+    whole("most", int(most.min()) if isinstance(most, Tensor) else most, 1)
     if text.first is not None or int(text.begin.min()) < 1:
         raise ValueError("a source must begin at place 0 and end with its separator")
     limit = torch.as_tensor(most, device=text.begin.device).expand_as(text.begin)

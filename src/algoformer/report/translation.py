@@ -129,14 +129,15 @@ def _compared(found: Results, text: str, plan: str) -> Iterable[str]:
     if not settings:
         yield f"Not run yet: `{COMMAND.format(plan)}`.\n"
         return
-    some = next(r for r in found.values() if r["text"] == text)
+    model, lr = next(iter(settings[0][1].items()))
+    some = next(iter(_runs(found, text, model, lr).values()))
     left = some["left_out"]
     yield (
         f"{some['steps']:,} steps on one {some['provenance']['device']}. Padding is {some['padding']:.1%} of cells. "
         f"Left out are {left['empty']:,} training pairs with an empty side and {left['long']:,} of more than "
         f"{some['config']['task']['longest']} tokens, and {left['valid_long']:,} of the validation pairs.\n"
     )
-    rates = sorted({r["lr"] for r in found.values() if r["text"] == text and not r["trial"]})
+    rates = sorted({r["lr"] for name, r in found.items() if name.startswith(f"{text}-") and not r["trial"]})
     yield from _judged((NAMES[m], _runs(found, text, m, lr)) for lr in rates for m in MODELS)
     yield f"![Cross-entropy of the validation pairs against steps and operations](figures/{_file(text)}.svg)\n"
     for name, chosen in settings:
@@ -153,7 +154,7 @@ def _ours(found: Results) -> Iterable[str]:
     yield OURS
     tried = {name: found[f"ours-{name}-0"] for name in TRIALS if f"ours-{name}-0" in found}
     if not tried:
-        yield f"Not run yet: `{COMMAND.format('ours')}`.\n"
+        yield f"Not run yet: `{COMMAND.format('recipes ours')}`.\n"
         return
     columns = ("trial", "dropout", "smoothing", "lr", "best step", "nats per token", "BLEU of validation, greedy")
     rows = (
@@ -167,14 +168,14 @@ def _ours(found: Results) -> Iterable[str]:
         both = {model: _trials(found, name, model) for model in ("algoformer", "standard")}
         yield from _judged((f"{NAMES[model]}, {name}", group) for model, group in both.items())
     else:
-        yield f"The other trials are not run yet: `{COMMAND.format('ours')}`.\n"
+        yield f"The other trials are not run yet: `{COMMAND.format('recipes ours')}`.\n"
 
 
 def _tatoeba(found: Results) -> Iterable[str]:
     yield "## Tatoeba by our recipe\n"
     r = found.get("tatoeba_de_en-ours-0")
     if r is None:
-        yield f"Not run yet: `{COMMAND.format('ours tatoeba')}`.\n"
+        yield f"Not run yet: `{COMMAND.format('recipes tatoeba')}`.\n"
         return
     model = r["config"]["model"]
     yield (
