@@ -397,7 +397,8 @@ def measure(
     if not cuda:
         repeats, steps, config = min(repeats, 3), min(steps, 3), replace(config, batch=8)
     name = torch.cuda.get_device_name(where) if cuda else f"CPU, {torch.get_num_threads()} threads"
-    out: dict[str, Any] = {"device": name, "provenance": provenance(where.type), "config": asdict(config), "left_out": []}
+    out: dict[str, Any] = {"device": name, "provenance": provenance(where.type), "config": asdict(config)}
+    out["left_out"] = []
     dtype = torch.bfloat16 if cuda else torch.float32
     eager = replace(config, fast=False)
     default = AlgoFormerConfig()
