@@ -136,8 +136,8 @@ def _plan(results: str | Path) -> Iterable[str]:
     ms = [f"{1000 * MEASURED[kind]:.2f}" for kind in (AlgoFormerConfig, LoopedConfig, TransformerConfig)]
     yield (
         f"Minutes are estimates for one H200, from {ms[0]} ms a step of AlgoFormer, {ms[1]} of the looped and {ms[2]} "
-        "of the standard transformer, scaled by their matrix products; those of LSTMs and linear attention are guesses. "
-        "Pilots are counted, and a training that several rows share counts in the first. A command works nine minutes "
+        "of the standard transformer, scaled by their matrix products; those of LSTMs and linear attention are guesses."
+        " Pilots are counted, and a training that several rows share counts in the first. A command works nine minutes "
         "and goes on when it is given again.\n"
     )
     yield from _table(
