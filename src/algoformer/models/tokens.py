@@ -24,7 +24,7 @@ def shown(mask: Mask, s: int) -> Bool[Tensor, "b s s"] | None:
     return (at[:, None] >= at) | (at < mask[:, None, None])
 
 
-def repeated(mask: Mask, times: int) -> Mask:
+def repeated(mask: Mask, times: int) -> Bool[Tensor, "c s s"] | Int[Tensor, " c"] | None:
     """The mask of a batch that is there so many times."""
     return mask if mask is None or times == 1 else torch.cat([mask] * times)
 
