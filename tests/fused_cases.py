@@ -16,6 +16,7 @@ from algoformer.models import (
     Transformer,
     TransformerConfig,
     fused,
+    kernels,
 )
 from algoformer.models.blocks import BlockConfig, Body, initialise
 from algoformer.prompt import Text
@@ -26,9 +27,10 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 torch.use_deterministic_algorithms(True)
 
 
-def body(width, heads, depth, activation, injection, norm):
+def body(width, heads, depth, activation, injection, norm, dropout=0.0):
     g = torch.Generator().manual_seed(0)
-    made = Body(BlockConfig(width=width, heads=heads, activation=activation), depth, injection=injection, norm=norm)
+    config = BlockConfig(width=width, heads=heads, activation=activation, dropout=dropout)
+    made = Body(config, depth, injection=injection, norm=norm)
     initialise(made, 1, g)
     with torch.no_grad():
         for v in made.parameters():
@@ -90,6 +92,84 @@ def check_blocks():
             assert all(ours[name] < 2 * theirs[name] + 2e-3 for name in ours), (low, tokens, ours, theirs)
 
 
+def by_hand(b, e, prefix, loops, keep, gradient, _):
+    """The loop with dropout written out; the coins are those that the kernels toss."""
+    torch.manual_seed(7)
+    seed = torch.randint(2**62, (1,), device=DEVICE)
+    z, out, blocks = torch.zeros_like(e) if b.injection else e, [], b.stack.blocks
+    (n, s, width), at = e.shape, torch.arange(e.shape[1], device=DEVICE)
+    hidden = at[:, None] < at if prefix is None else (at[:, None] < at) & (at >= prefix[:, None, None, None])
+    for t in range(loops):
+        with torch.set_grad_enabled(t >= loops - gradient):
+            h = z + e if b.injection else z
+            for i, block in enumerate(blocks):
+                heads, p = block.attention.heads, block.dropout
+
+                def coins(place, *shape, i=i, t=t, p=p):
+                    return kernels.coins(shape, (seed, 3 * (t * len(blocks) + i) + place, 1 - p))
+
+                split = block.attention.qkv(block.norm1(h)).view(n, s, 3, heads, -1).permute(2, 0, 3, 1, 4)
+                q, k, v = split.float()
+                weight = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(hidden, -torch.inf).softmax(-1)
+                seen = ((weight * coins(0, n, heads, s, s)) @ v).transpose(1, 2).flatten(2)
+                h = h + block.attention.out(seen) * coins(1, n, s, width)
+                u = torch.nn.functional.gelu(block.up(block.norm2(h)), approximate="tanh")
+                h = h + block.down(u) * coins(2, n, s, width)
+            z = b.norm(h)
+        if t >= loops - keep:
+            out.append(z)
+    return torch.stack(out)
+
+
+def check_dropout():
+    """Coins fall as they must, and the pass with them is that written out, with a prefix that all see and without."""
+    seed = torch.tensor([2**61 + 12345], device=DEVICE)
+    tossed = torch.stack([kernels.coins((300, 100), (seed, site, 0.75)) for site in (0, 1, 2, 1000)]).flatten(1)
+    assert set(tossed.unique().tolist()) == {0.0, float(torch.tensor(1.0) / torch.tensor(0.75))}
+    assert (tossed.mean(1) - 1).abs().max() < 4 * (0.25 / 0.75 / 30000) ** 0.5
+    together = torch.corrcoef(torch.cat([tossed, tossed[:1].roll(1, 1), tossed[:1].roll(100, 1)])) - torch.eye(
+        6, device=DEVICE
+    )
+    assert together.abs().max() < 4 / 30000**0.5
+    some = torch.tensor([3, 9], device=DEVICE)
+    cases = [  # tokens, heads, depth, injection, norm, loops, kept, gradient, prefix
+        (9, 2, 1, True, True, 3, 2, 2, some),
+        (40, 2, 1, True, True, 2, 2, 2, None),  # two parts
+        (18, 1, 2, False, True, 1, 1, 1, some),
+        (7, 4, 2, False, False, 2, 1, 2, some),  # heads of a width without a kernel
+        (7, 4, 1, True, True, 2, 1, 1, None),
+    ]
+    for tokens, heads, depth, injection, norm, loops, keep, gradient, prefix in cases:
+        for rate in (0.0, 0.25):
+            b = body(32, heads, depth, "gelu", injection, norm, rate).train()
+            e = torch.randn(2, tokens, 32, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+
+            def tossing(b, e, *sizes, prefix=prefix):
+                torch.manual_seed(7)
+                x, inject = (None, e) if b.injection else (e, None)
+                loops, keep, gradient, _ = sizes
+                return fused.run(
+                    x, b.stack.blocks, inject=inject, norm=b.norm, loops=loops, keep=keep, gradient=gradient,
+                    prefix=prefix,
+                )  # fmt: skip
+
+            def written(b, e, *sizes, prefix=prefix):
+                return by_hand(b, e, prefix, *sizes)
+
+            sizes = loops, keep, gradient, None
+            wanted = gradients(written, b, e, None, *sizes)
+            found = apart(gradients(tossing, b, e, None, *sizes), wanted)
+            assert max(found.values()) < 2e-5, (tokens, heads, depth, rate, found)
+            if DEVICE == "cuda":
+                found = apart(gradients(tossing, b, e, torch.bfloat16, *sizes), wanted)
+                assert max(found.values()) < 5e-2, (tokens, heads, depth, rate, found)
+    b = body(32, 2, 1, "gelu", True, True, 0.25).eval()  # nothing is dropped outside of training
+    e = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    torch.testing.assert_close(
+        fast(b, e, 2, 1, 2, slice(None)), plain(b, e, 2, 1, 2, slice(None)), rtol=1e-4, atol=1e-5
+    )
+
+
 def check_models():
     """A model gives the same loss and gradients with its passes fused, and can be gone back through once."""
     task = LinearRegression(d=3, n=3, dense=True)
@@ -123,7 +203,7 @@ def check_models():
 
 
 def check_text():
-    """A model of text gives the same loss and gradients, with a mask that kernels do not know too."""
+    """A model of text gives the same loss and gradients, also where the source sees all of itself."""
     sizes = {"vocabulary": 12, "width": 32, "heads": 2, "positions": 16}
     tokens = torch.randint(3, 12, (2, 7), generator=torch.Generator().manual_seed(0)).to(DEVICE)
     at, begin = torch.tensor([3, 4, 9, 12], device=DEVICE), torch.tensor([3, 2], device=DEVICE)
@@ -153,8 +233,6 @@ def check_text():
 
 def check_attention():
     """The attention kernel beside the definition in float64, at odd lengths, for heads of several widths."""
-    from algoformer.models import kernels
-
     g = torch.Generator().manual_seed(0)
     lengths = ((2, 33, 2, 16, 1), (1, 17, 1, 16, 1), (2, 41, 2, 16, 2), (1, 64, 1, 32, 2), (1, 65, 1, 16, 1))
     for (b, s, h, c, step), dtype in itertools.product(lengths, (torch.float32, torch.float16)):
@@ -182,8 +260,6 @@ def check_attention():
 
 def check_adam():
     """The kernel goes on where torch's optimiser is, and as it would."""
-    from algoformer.models import kernels
-
     for kind, decay in ((torch.optim.Adam, 0.0), (torch.optim.Adam, 0.1), (torch.optim.AdamW, 0.1)):
         g = torch.Generator().manual_seed(0)
         start = torch.randn(3000, generator=g).to(DEVICE)

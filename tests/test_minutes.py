@@ -20,14 +20,14 @@ from algoformer.cli import app
 from algoformer.experiments import Missing, Site, Store, load, reproduce
 from algoformer.experiments import luggage as luggage_
 from algoformer.experiments.clock import RESERVE, TRAVELS, Clock
-from algoformer.experiments.estimate import parameters, seconds
+from algoformer.experiments.estimate import MEASURED, parameters, seconds
 from algoformer.experiments.experiment import preset
 from algoformer.experiments.headless import main as headless
 from algoformer.experiments.ledger import Ledger, append, entries
 from algoformer.experiments.luggage import pack, unpack
 from algoformer.experiments.tiers import MINUTES, ROWS, plan
 from algoformer.experiments.trained import made
-from algoformer.models import LinearSelfAttentionConfig
+from algoformer.models import LinearSelfAttentionConfig, TransformerConfig
 from algoformer.report import build, markdown, write
 from algoformer.tasks import LinearRegression
 from algoformer.training import OutOfTime, Recipe, TrainConfig, train
@@ -321,7 +321,7 @@ def test_the_plan_counts_a_shared_training_once(tmp_path, monkeypatch):
     rows = tuple(dataclasses.replace(ROWS[0], names=(name,)) for name in ("fu2024_fig2", "fu2024_fig3"))
     monkeypatch.setattr("algoformer.experiments.tiers.ROWS", rows)
     first, second = plan(tmp_path)
-    assert first.minutes == pytest.approx((4 * 20 + 330_000 * 2.44e-3) / 60) and second.minutes == 0
+    assert first.minutes == pytest.approx((4 * 20 + 330_000 * MEASURED[TransformerConfig]) / 60) and second.minutes == 0
 
 
 def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):

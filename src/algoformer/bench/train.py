@@ -32,6 +32,7 @@ from algoformer.bench import gpu
 from algoformer.bench.timing import Table
 from algoformer.models import AlgoFormer, AlgoFormerConfig, LoopedConfig, TransformerConfig
 from algoformer.models.blocks import Block, Stack
+from algoformer.provenance import provenance
 from algoformer.tasks import LinearRegression
 from algoformer.training import Ramp, TrainConfig, train
 from algoformer.training.codec import model_of
@@ -396,7 +397,8 @@ def measure(
     if not cuda:
         repeats, steps, config = min(repeats, 3), min(steps, 3), replace(config, batch=8)
     name = torch.cuda.get_device_name(where) if cuda else f"CPU, {torch.get_num_threads()} threads"
-    out: dict[str, Any] = {"device": name, "torch": torch.__version__, "config": asdict(config), "left_out": []}
+    out: dict[str, Any] = {"device": name, "provenance": provenance(where.type), "config": asdict(config)}
+    out["left_out"] = []
     dtype = torch.bfloat16 if cuda else torch.float32
     eager = replace(config, fast=False)
     default = AlgoFormerConfig()

@@ -6,8 +6,8 @@ python -m algoformer.bench.zoo linear-regression-d20
 from __future__ import annotations
 
 import argparse
+import copy
 import json
-import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -62,6 +62,24 @@ def diabetes(model: Any) -> dict[str, float]:
     return {name: float(np.mean(cross_val_score(e, X, y, cv=FOLDS))) for name, e in estimators.items()}
 
 
+@torch.no_grad()
+def speed(model: Any, task: LinearRegression) -> dict[str, float]:
+    """Seconds for the labels of 64 queries, each with examples of its own, the best of three; and the errors."""
+    found = {"threads": float(torch.get_num_threads())}
+    asked = replace(task, dense=False).sample(64, torch.Generator().manual_seed(0))
+    for dtype in (torch.float32, torch.bfloat16):
+        it, prompt = copy.deepcopy(model).to(dtype), asked.prompt.to(dtype=dtype)
+        taken = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            answer = it(prompt)
+            taken.append(time.perf_counter() - begin)
+        name = str(dtype).removeprefix("torch.")
+        found[f"{name}, seconds"] = min(taken)
+        found[f"{name}, error"] = float((answer - asked.target).square().mean() / asked.target.square().mean())
+    return found
+
+
 def main() -> None:
     """Print the facts of a card."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -69,11 +87,11 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=1280)
     a = parser.parse_args()
     model, task = pretrained(a.name), decode(about(a.name)["task"])
-    begin = time.perf_counter()
-    prompt = task.sample(64, torch.Generator().manual_seed(0)).prompt
-    model.predict(prompt)
-    print(f"64 prompts: {time.perf_counter() - begin:.2f} s", file=sys.stderr)
-    facts = {"outside": outside(model, task, a.prompts), "diabetes": diabetes(model)}
+    facts = {
+        "64 prompts": speed(model, task),
+        "outside": outside(model, task, a.prompts),
+        "diabetes": diabetes(model),
+    }
     print(json.dumps({name: {k: float(f"{v:.4g}") for k, v in part.items()} for name, part in facts.items()}, indent=1))
 
 

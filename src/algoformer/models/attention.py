@@ -6,10 +6,11 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from algoformer.models.past import Past
+from algoformer.models.tokens import Mask, shown
 
 Kind = Literal["softmax", "relu", "linear"]
 KINDS: tuple[Kind, ...] = ("softmax", "relu", "linear")
@@ -30,22 +31,20 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
 
-    def forward(
-        self, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s s"] | None, rows: slice | Tensor
-    ) -> Float[Tensor, "b o e"]:
+    def forward(self, x: Float[Tensor, "b s e"], mask: Mask, rows: slice | Tensor) -> Float[Tensor, "b o e"]:
         b, s, e = x.shape
-        qkv = self.qkv(x)
+        qkv, mask = self.qkv(x), shown(mask, s)
         if self.past is not None:
             return self.out(self.past.attend(qkv, self.heads, mask)[:, rows])  # type: ignore[no-any-return]
         dropout = self.dropout if self.training else 0.0
         q, k, v = qkv.view(b, s, 3, self.heads, e // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
         if self.kind == "softmax":
-            shown = None if mask is None else mask[:, None]
-            o = F.scaled_dot_product_attention(q, k, v, shown, dropout_p=dropout, is_causal=mask is None)
+            seen = None if mask is None else mask[:, None]
+            o = F.scaled_dot_product_attention(q, k, v, seen, dropout_p=dropout, is_causal=mask is None)
         else:
-            shown = torch.ones(s, s, dtype=torch.bool, device=x.device).tril() if mask is None else mask[:, None]
+            seen = torch.ones(s, s, dtype=torch.bool, device=x.device).tril() if mask is None else mask[:, None]
             scores = (q @ k.mT) * (e // self.heads) ** -0.5
-            scores = (scores.relu() if self.kind == "relu" else scores).masked_fill(~shown, 0)
-            o = F.dropout(scores / shown.sum(-1, keepdim=True), dropout) @ v
+            scores = (scores.relu() if self.kind == "relu" else scores).masked_fill(~seen, 0)
+            o = F.dropout(scores / seen.sum(-1, keepdim=True), dropout) @ v
         out: Tensor = self.out(o.transpose(1, 2).reshape(b, s, e)[:, rows])
         return out

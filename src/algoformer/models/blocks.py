@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from algoformer.checks import one_of, real, whole
 from algoformer.models.attention import KINDS, Attention, Kind
+from algoformer.models.tokens import Mask
 
 ALL = slice(None)
 
@@ -64,9 +65,7 @@ class Block(nn.Module):
         self.down = nn.Linear(config.expansion * width, width)
         self.dropout, self.activation = config.dropout, config.activation
 
-    def forward(
-        self, x: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s s"] | None, rows: slice | Tensor = ALL
-    ) -> Float[Tensor, "b o e"]:
+    def forward(self, x: Float[Tensor, "b s e"], mask: Mask, rows: slice | Tensor = ALL) -> Float[Tensor, "b o e"]:
         x = x[:, rows] + self._dropped(self.attention(self.norm1(x), mask, rows))
         u = self.up(self.norm2(x))
         u = F.gelu(u, approximate="tanh") if self.activation == "gelu" else F.relu(u)
@@ -79,7 +78,7 @@ class Block(nn.Module):
 class Stack(nn.Module):
     """Blocks one after another, and a norm behind them; the last block gives only the tokens `rows`.
 
-    `fused`, where it is set, is a faster way to do the same without a mask.
+    `fused`, where it is set, is a faster way to do the same where no mask is written out.
     """
 
     fused: Any = None
@@ -91,12 +90,12 @@ class Stack(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "b s e"],
-        mask: Bool[Tensor, "b s s"] | None,
+        mask: Mask,
         rows: slice | Tensor = ALL,
         norm: nn.Module | None = None,
     ) -> Float[Tensor, "b o e"]:
-        if self.fused is not None and mask is None and len(self.blocks):
-            fast: Tensor = self.fused(x, self.blocks, rows=rows, norm=norm).squeeze(0)
+        if self.fused is not None and (mask is None or mask.dim() == 1) and len(self.blocks):
+            fast: Tensor = self.fused(x, self.blocks, rows=rows, norm=norm, prefix=mask).squeeze(0)
             return fast
         last = len(self.blocks) - 1
         for i, block in enumerate(self.blocks):
@@ -114,9 +113,7 @@ class Body(nn.Module):
         self.norm = nn.LayerNorm(config.width) if norm else nn.Identity()
         self.injection = injection
 
-    def forward(
-        self, z: Float[Tensor, "b s e"], e: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s s"] | None
-    ) -> Float[Tensor, "b s e"]:
+    def forward(self, z: Float[Tensor, "b s e"], e: Float[Tensor, "b s e"], mask: Mask) -> Float[Tensor, "b s e"]:
         out: Tensor = self.stack(z + e if self.injection else z, mask, norm=self.norm)
         return out
 
@@ -133,9 +130,7 @@ class Answer(nn.Module):
         self.norm = nn.LayerNorm(config.width) if norm else nn.Identity()
         self.head = nn.Identity() if config.vocabulary else nn.Linear(config.width, config.labels)
 
-    def forward(
-        self, z: Float[Tensor, "b s e"], mask: Bool[Tensor, "b s s"] | None, rows: slice | Tensor
-    ) -> Float[Tensor, "b o k"]:
+    def forward(self, z: Float[Tensor, "b s e"], mask: Mask, rows: slice | Tensor) -> Float[Tensor, "b o k"]:
         out: Tensor = self.head(self.stack(z, mask, rows, self.norm))
         return out
 

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from algoformer.models import kernels as K
+from algoformer.models.tokens import shown
 
 
 class Shape(NamedTuple):
@@ -33,6 +34,7 @@ class Shape(NamedTuple):
     step: int  # the last block gives every step-th token
     norm: bool
     eps: float
+    dropout: float
     dtype: torch.dtype  # of the products
 
 
@@ -46,10 +48,12 @@ def run(
     keep: int = 1,
     gradient: int | None = None,
     rows: slice | Tensor = slice(None),
+    prefix: Int[Tensor, " b"] | None = None,
 ) -> Float[Tensor, "t b o e"]:
     """The last `keep` of z_{t+1} = norm(blocks(z_t + inject)), z_0 = x (None: zero), for t below `loops`.
 
     The last `gradient` loops (None: all) carry gradient. The last block gives the tokens `rows`; only for one loop.
+    Tokens see those before them, and the first `prefix` of them all.
     """
     whole = isinstance(rows, slice) and not rows.start and rows.stop is None
     step = rows.step or 1 if isinstance(rows, slice) and whole else 1
@@ -67,11 +71,12 @@ def run(
         step=step,
         norm=affine,
         eps=first.norm1.eps,
+        dropout=first.dropout if first.training else 0.0,
         dtype=dtype,
     )
     weights = [w for block in blocks for w in _weights(block)] + (_pair(norm) if affine else [])
     with torch.autocast(kind, enabled=False):
-        out: Tensor = _Run.apply(shape, x, inject, *weights)  # type: ignore[no-untyped-call]
+        out: Tensor = _Run.apply(shape, prefix, x, inject, *weights)  # type: ignore[no-untyped-call]
     return out if whole else out[:, :, rows]
 
 
@@ -109,13 +114,33 @@ class Rows(NamedTuple):
     g: Tensor  # the activation of u
 
 
+class _Coins:
+    """Dropout of every place of a pass: by a seed that is torch's, so that its generator makes a run repeatable."""
+
+    def __init__(self, shape: Shape, device: torch.device) -> None:
+        self.shape = shape
+        self.seed = torch.randint(2**62, (1,), device=device) if shape.dropout else None
+
+    def __call__(self, t: int, i: int, place: int) -> K.Coins | None:
+        """Those of loop t and block i: of what attention sees, of attention, of the feed-forward part."""
+        if self.seed is None:
+            return None
+        return self.seed, 3 * (t * self.shape.blocks + i) + place, 1 - self.shape.dropout
+
+
+SEEN, ATTENDED, FED = range(3)
+
+
 class _Run(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, shape: Shape, x: Tensor | None, inject: Tensor | None, *weights: Tensor) -> Tensor:
+    def forward(
+        ctx, shape: Shape, prefix: Tensor | None, x: Tensor | None, inject: Tensor | None, *weights: Tensor
+    ) -> Tensor:
         some: Any = x if x is not None else inject
         (b, s, e), n, eps = some.shape, shape.blocks, shape.eps
         x, inject = (None if v is None else v.contiguous() for v in (x, inject))
         blocks, norm = _cast(shape, weights)
+        coins = _Coins(shape, some.device)
         carried = shape.gradient if any(ctx.needs_input_grad) else 0
         count, f = max(carried, 1), blocks[0].up[0].shape[0]
         o = -(-s // shape.step)
@@ -150,10 +175,11 @@ class _Run(torch.autograd.Function):
                 size, step = (o, shape.step) if last else (s, 1)
                 inside, outside = streams[2][: b * size], streams[i % 2][: b * size]
                 torch.addmm(w.qkv[1], rows.a[k], w.qkv[0].t(), out=rows.qkv[k])
-                _attend(rows.qkv[k].view(b, s, 3 * e), rows.o[k].view(b, size, e), rows.lse[k], shape.heads, step)
+                qkv, answer = rows.qkv[k].view(b, s, 3 * e), rows.o[k].view(b, size, e)
+                _attend(qkv, answer, rows.lse[k], shape.heads, step, prefix, coins(t, i, SEEN))
                 branch = torch.addmm(w.out[1], rows.o[k], w.out[0].t())
                 K.add_norm(
-                    inside, eps, base=stream, branch=branch, stream=inside,
+                    inside, eps, base=stream, branch=branch, coins=coins(t, i, ATTENDED), stream=inside,
                     a=(w.norm2, at(rows.m_kept, t - first), rows.m[k]), tokens=_tokens(s, size, step),
                 )  # fmt: skip
                 if t < first and not shape.relu and some.is_cuda:  # u is not kept: the product's own epilogue does
@@ -174,10 +200,11 @@ class _Run(torch.autograd.Function):
                         ahead["a"] = blocks[0].norm1, at(tape[0].a_kept, later), tape[0].a[max(later, 0)]
                         ahead["inject"] = inject
                 stream = outside if "a" in ahead else None
-                K.add_norm(inside, eps, base=inside, branch=branch, stream=stream, **ahead)
+                K.add_norm(inside, eps, base=inside, branch=branch, coins=coins(t, i, FED), stream=stream, **ahead)
         if carried:
             ctx.shape, ctx.tape, ctx.blocks, ctx.norm, ctx.size = shape, tape, blocks, norm, (b, s, o, e, carried)
             ctx.z_kept, ctx.x_dtype, ctx.injected = z_kept, None if x is None else x.dtype, inject is not None
+            ctx.prefix, ctx.coins = prefix, coins
         return z.view(shape.keep, b, o, e)
 
     @staticmethod
@@ -188,7 +215,7 @@ class _Run(torch.autograd.Function):
             raise RuntimeError("a pass on kernels must be gone back through once; got a second time")
         ctx.tape = None
         b, s, o, e, carried = ctx.size
-        n, f = shape.blocks, blocks[0].up[0].shape[0]
+        n, f, first = shape.blocks, blocks[0].up[0].shape[0], shape.loops - carried
         grad = grad.contiguous().view(shape.keep, b * o, e)
         full: Any = {"device": grad.device, "dtype": torch.float32}
         inject_grad = torch.zeros(b * s, e, **full) if ctx.injected else None
@@ -209,9 +236,10 @@ class _Run(torch.autograd.Function):
             return pair[0][k], pair[1][k]
 
         def closed(k: int) -> dict[str, Any]:
-            return {"low": dy[-1][k], "z": None if norm is None else (norm[0], at(ctx.z_kept, k))}
+            coins = ctx.coins(first + k, n - 1, FED)
+            return {"low": dy[-1][k], "coins": coins, "z": None if norm is None else (norm[0], at(ctx.z_kept, k))}
 
-        K.add_norm_back(dy[-1][-1], norm_sums(2 * n), z_grad=grad[-1], out=y, **closed(-1))
+        K.add_norm_back(dy[-1][-1], norm_sums(2 * n), z_grad=grad[-1], out=y, **closed(carried - 1))
         for k in reversed(range(carried)):
             for i in reversed(range(n)):
                 w, kept, step = blocks[i], tape[i], shape.step if i == n - 1 else 1
@@ -219,15 +247,17 @@ class _Run(torch.autograd.Function):
                 K.act_back(kept.u[k], dg, (sums[:, norms + i * f :], add), shape.relu)
                 dm = torch.mm(kept.u[k], w.up[0])
                 K.add_norm_back(
-                    dm, norm_sums(i), skip=y, a=(dm, w.norm2[0], at(kept.m_kept, k)), out=x, low=dx[i][k]
+                    dm, norm_sums(i), skip=y, a=(dm, w.norm2[0], at(kept.m_kept, k)), out=x, low=dx[i][k],
+                    coins=ctx.coins(first + k, i, ATTENDED),
                 )  # fmt: skip
                 qkv, answer = kept.qkv[k].view(b, s, 3 * e), kept.o[k].view(b, -1, e)
                 da = torch.mm(dx[i][k], w.out[0]).view_as(answer)
-                _attend_back(qkv, answer, da, kept.lse[k], (heads[:, i * 3 * e :], add), shape.heads, step)
+                added, seen = (heads[:, i * 3 * e :], add), ctx.coins(first + k, i, SEEN)
+                _attend_back(qkv, answer, da, kept.lse[k], added, shape.heads, step, ctx.prefix, seen)
                 da = torch.mm(kept.qkv[k], w.qkv[0])
                 more: dict[str, Any] = {}
                 if i:
-                    more = {"out": y, "low": dy[i - 1][k]}
+                    more = {"out": y, "low": dy[i - 1][k], "coins": ctx.coins(first + k, i - 1, FED)}
                 elif k:
                     shown = k + shape.keep - carried - 1  # is the state before this loop read?
                     more = {"z_grad": grad[shown] if shown >= 0 else None, "out": y, **closed(k - 1)}
@@ -254,7 +284,7 @@ class _Run(torch.autograd.Function):
         if norm is not None:
             out += [total[-1][j] + (total[n][j] if add else 0) for j in (2, 3)]
         shaped = (None if v is None else v.view(b, s, e) for v in (x0, inject_grad))
-        return None, *shaped, *out
+        return None, None, *shaped, *out
 
 
 def _cast(shape: Shape, weights: tuple[Tensor, ...]) -> tuple[list[Block], tuple[Tensor, Tensor] | None]:
@@ -292,26 +322,45 @@ def _product(grad: Tensor, x: Tensor) -> Tensor:
     return grad.float() @ x.float()
 
 
-def _library(qkv: Tensor, heads: int, step: int) -> Tensor:
+def _library(qkv: Tensor, heads: int, step: int, prefix: Tensor | None, coins: K.Coins | None) -> Tensor:
     b, s, triple = qkv.shape
     q, k, v = qkv.view(b, s, 3, heads, triple // (3 * heads)).permute(2, 0, 3, 1, 4).unbind(0)
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)[:, ::step]
-
-
-def _attend(qkv: Tensor, out: Tensor, lse: Tensor, heads: int, step: int) -> None:
-    if K.attends(qkv, heads, step):
-        K.attend(qkv, out, lse, heads, step)
+    mask = shown(prefix, s)
+    if coins is None:
+        o = F.scaled_dot_product_attention(q, k, v, None if mask is None else mask[:, None], is_causal=mask is None)
     else:
-        out.copy_(_library(qkv, heads, step))
+        mask = torch.ones(1, s, s, dtype=torch.bool, device=q.device).tril() if mask is None else mask
+        p = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~mask[:, None], -torch.inf).softmax(-1)
+        o = (p * K.coins((b, heads, s, s), coins).to(p.dtype)) @ v
+    return o.transpose(1, 2).flatten(2)[:, ::step]
 
 
-def _attend_back(qkv: Tensor, o: Tensor, grad: Tensor, lse: Tensor, sums: K.Sums, heads: int, step: int) -> None:
-    if K.attends(qkv, heads, step):
-        K.attend_back(qkv, o, grad, lse, sums, heads, step)
+def _attend(
+    qkv: Tensor, out: Tensor, lse: Tensor, heads: int, step: int, prefix: Tensor | None, coins: K.Coins | None
+) -> None:
+    if K.attends(qkv, heads, step, prefix):
+        K.attend(qkv, out, lse, heads, step, prefix, coins)
+    else:
+        out.copy_(_library(qkv, heads, step, prefix, coins))
+
+
+def _attend_back(
+    qkv: Tensor,
+    o: Tensor,
+    grad: Tensor,
+    lse: Tensor,
+    sums: K.Sums,
+    heads: int,
+    step: int,
+    prefix: Tensor | None,
+    coins: K.Coins | None,
+) -> None:
+    if K.attends(qkv, heads, step, prefix):
+        K.attend_back(qkv, o, grad, lse, sums, heads, step, prefix, coins)
         return
     with torch.enable_grad():
         mine = qkv.detach().requires_grad_()
-        (back,) = torch.autograd.grad(_library(mine, heads, step), mine, grad)
+        (back,) = torch.autograd.grad(_library(mine, heads, step, prefix, coins), mine, grad)
     qkv.copy_(back)
     place, add = sums
     total = back.float().sum(1)

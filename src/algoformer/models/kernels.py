@@ -48,8 +48,25 @@ def _normed(v, weight, bias, normal, r, rows, i, at, inside, eps, E: tl.constexp
 
 
 @triton.jit
+def _mixed(x):
+    """A permutation of the numbers of 32 bits after which near ones are far apart (lowbias32, Wellons 2018)."""
+    x = (x ^ (x >> 16)) * 0x7FEB352D
+    x = (x ^ (x >> 15)) * 0x846CA68B
+    return x ^ (x >> 16)
+
+
+@triton.jit
+def _coin(seed, site, at, keep):
+    """1 / keep with probability keep, else 0: one for every place of a site."""
+    key = tl.load(seed)
+    x = _mixed(at.to(tl.uint32) + key.to(tl.uint32) + site.to(tl.uint32) * 0x9E3779B9)
+    x = _mixed(x + (key >> 32).to(tl.uint32))
+    return tl.where((x >> 8).to(tl.float32) * 2.0**-24 < keep, 1.0 / keep, 0.0)
+
+
+@triton.jit(do_not_specialize=["site"])
 def _add_norm(
-    base, branch, z_weight, z_bias, z_n, z_r, state, inject, stream, a_weight, a_bias, a_n, a_r, a,
+    base, branch, seed, site, keep, z_weight, z_bias, z_n, z_r, state, inject, stream, a_weight, a_bias, a_n, a_r, a,
     rows, s, o, step, eps, E: tl.constexpr, COLS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -61,7 +78,10 @@ def _add_norm(
     if base is not None:
         v += tl.load(base + there, mask=inside, other=0.0).to(tl.float32)
     if branch is not None:
-        v += tl.load(branch + at, mask=inside, other=0.0).to(tl.float32)
+        added = tl.load(branch + at, mask=inside, other=0.0).to(tl.float32)
+        if seed is not None:
+            added *= _coin(seed, site, at, keep)
+        v += added
     if z_weight is not None:
         v = _normed(v, z_weight, z_bias, z_n, z_r, rows, i, at, inside, eps, E)
     if state is not None:
@@ -82,10 +102,10 @@ def _added(place, v, full, ADD: tl.constexpr):
     tl.store(place, v, mask=full)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["site"])
 def _add_norm_back(
-    skip, a_grad, a_weight, a_n, a_r, inject_grad, z_grad, z_weight, z_n, z_r, out, low, sums, stride, rows, s, o, step,
-    ADD: tl.constexpr, E: tl.constexpr, COLS: tl.constexpr, ROWS: tl.constexpr, TURNS: tl.constexpr,
+    skip, a_grad, a_weight, a_n, a_r, inject_grad, z_grad, z_weight, z_n, z_r, out, low, seed, site, keep, sums, stride,
+    rows, s, o, step, ADD: tl.constexpr, E: tl.constexpr, COLS: tl.constexpr, ROWS: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
     c = tl.arange(0, COLS)
     full = c < E
@@ -120,6 +140,8 @@ def _add_norm_back(
         if out is not None:
             tl.store(out + at, g.to(out.dtype.element_ty), mask=inside)
         if low is not None:
+            if seed is not None:
+                g *= _coin(seed, site, at, keep)
             tl.store(low + at, g.to(low.dtype.element_ty), mask=inside)
             biases += tl.sum(g, 0)
     place = sums + tl.program_id(0) * stride + c
@@ -191,16 +213,29 @@ def _keep(start, first, s, step, v, STRIDE: tl.constexpr):
 
 
 @triton.jit
-def _scores(q, k, first_q, step, first_k, s, scale, P: tl.constexpr):
-    """<q_i, k_j> scale where row i comes not before row j, else -inf."""
+def _scores(q, k, first_q, step, first_k, s, begin, scale, P: tl.constexpr):
+    """<q_i, k_j> scale where row i comes not before row j or j is before `begin`, else -inf."""
     i = first_q + step * tl.arange(0, q.shape[0])[:, None]
     j = first_k + tl.arange(0, k.shape[0])[None, :]
-    return tl.where((i >= j) & (j < s), tl.dot(q, tl.trans(k), input_precision=P) * scale, float("-inf"))
+    seen = (i >= j) & (j < s)
+    if begin is not None:
+        seen |= j < begin
+    return tl.where(seen, tl.dot(q, tl.trans(k), input_precision=P) * scale, float("-inf"))
 
 
 @triton.jit
+def _dropped(p, seed, site, keep, first_q, step, first_k, s, KEYS: tl.constexpr):
+    """Attention of which some is dropped, with a row for every query, or with KEYS for every key."""
+    if seed is not None:
+        i, j = first_q + step * tl.arange(0, p.shape[KEYS]), first_k + tl.arange(0, p.shape[1 - KEYS])
+        at = i[None, :] * s + j[:, None] if KEYS else i[:, None] * s + j[None, :]
+        p *= _coin(seed, site, tl.program_id(0) * s * s + at, keep)
+    return p
+
+
+@triton.jit(do_not_specialize=["site"])
 def _attend(
-    qkv, out, lse, s, o, scale,
+    qkv, out, lse, prefix, seed, site, keep, s, o, scale,
     H: tl.constexpr, C: tl.constexpr, A: tl.constexpr, B: tl.constexpr, QA: tl.constexpr, QB: tl.constexpr,
     STEP: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
@@ -209,11 +244,13 @@ def _attend(
     out += b * o * (H * C) + h * C
     lse += tl.program_id(0).to(tl.int64) * o
     W: tl.constexpr = 3 * H * C
+    begin = None if prefix is None else tl.load(prefix + b)
     k, v = _rows(qkv + H * C, 0, s, 1, W, A, C), _rows(qkv + 2 * H * C, 0, s, 1, W, A, C)
-    x = _scores(_rows(qkv, 0, s, STEP, W, QA, C), k, 0, STEP, 0, s, scale, P)
+    x = _scores(_rows(qkv, 0, s, STEP, W, QA, C), k, 0, STEP, 0, s, begin, scale, P)
     top = tl.max(x, 1)
     p = tl.exp(x - top[:, None])
     total = tl.sum(p, 1)
+    p = _dropped(p, seed, site, keep, 0, STEP, 0, s, 0)
     _keep(out, 0, o, 1, tl.dot(p.to(v.dtype), v, input_precision=P) / total[:, None], H * C)
     i = tl.arange(0, QA)
     tl.store(lse + i, top + tl.log(total), mask=i < o)
@@ -221,10 +258,12 @@ def _attend(
         k2, v2 = _rows(qkv + H * C, A, s, 1, W, B, C), _rows(qkv + 2 * H * C, A, s, 1, W, B, C)
         q = _rows(qkv, A, s, STEP, W, QB, C)
         x = tl.dot(q, tl.trans(k), input_precision=P) * scale
-        x2 = _scores(q, k2, A, STEP, A, s, scale, P)
+        x2 = _scores(q, k2, A, STEP, A, s, None, scale, P)
         top = tl.maximum(tl.max(x, 1), tl.max(x2, 1))
         p, p2 = tl.exp(x - top[:, None]), tl.exp(x2 - top[:, None])
         total = tl.sum(p, 1) + tl.sum(p2, 1)
+        p = _dropped(p, seed, site, keep, A, STEP, 0, s, 0)
+        p2 = _dropped(p2, seed, site, keep, A, STEP, A, s, 0)
         y = tl.dot(p.to(v.dtype), v, input_precision=P) + tl.dot(p2.to(v.dtype), v2, input_precision=P)
         _keep(out, QA, o, 1, y / total[:, None], H * C)
         i = QA + tl.arange(0, QB)
@@ -242,19 +281,21 @@ def _queries(qkv, out, grad, lse, first, at, s, o, STEP: tl.constexpr, W: tl.con
 
 
 @triton.jit
-def _met(q, g, mean, lse, k, v, scale, at_q, at_k, STEP: tl.constexpr, MASK: tl.constexpr, P: tl.constexpr):
+def _met(q, g, mean, lse, k, v, begin, seed, site, keep, s, scale, at_q, at_k, STEP: tl.constexpr, MASK: tl.constexpr,
+         P: tl.constexpr):  # fmt: skip
     """The attention of queries to keys, and the gradient by their scores, both with a row for every key."""
     p = tl.exp(tl.dot(k, tl.trans(q), input_precision=P) * scale - lse[None, :])
     if MASK:
-        i = at_q + STEP * tl.arange(0, q.shape[0])[None, :]
-        p = tl.where(i >= at_k + tl.arange(0, k.shape[0])[:, None], p, 0.0)
-    d = p * (tl.dot(v, tl.trans(g), input_precision=P) - mean[None, :]) * scale
-    return p.to(k.dtype), d.to(k.dtype)
+        i, j = at_q + STEP * tl.arange(0, q.shape[0])[None, :], at_k + tl.arange(0, k.shape[0])[:, None]
+        p = tl.where(i >= j if begin is None else (i >= j) | (j < begin), p, 0.0)
+    d = _dropped(tl.dot(v, tl.trans(g), input_precision=P), seed, site, keep, at_q, STEP, at_k, s, 1)
+    d = p * (d - mean[None, :]) * scale
+    return _dropped(p, seed, site, keep, at_q, STEP, at_k, s, 1).to(k.dtype), d.to(k.dtype)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["site"])
 def _attend_back(
-    qkv, out, grad, lse, sums, stride, s, o, scale,
+    qkv, out, grad, lse, prefix, seed, site, keep, sums, stride, s, o, scale,
     H: tl.constexpr, C: tl.constexpr, A: tl.constexpr, B: tl.constexpr, QA: tl.constexpr, QB: tl.constexpr,
     STEP: tl.constexpr, P: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
@@ -264,12 +305,13 @@ def _attend_back(
     out += b * o * (H * C) + h * C
     grad += b * o * (H * C) + h * C
     lse += tl.program_id(0).to(tl.int64) * o
+    begin = None if prefix is None else tl.load(prefix + b)
     k, v = _rows(qkv + H * C, 0, s, 1, W, A, C), _rows(qkv + 2 * H * C, 0, s, 1, W, A, C)
     q, g, mean, top = _queries(qkv, out, grad, lse, 0, 0, s, o, STEP, W, H * C, QA, C)
-    p, d = _met(q, g, mean, top, k, v, scale, 0, 0, STEP, True, P)
+    p, d = _met(q, g, mean, top, k, v, begin, seed, site, keep, s, scale, 0, 0, STEP, True, P)
     dv, dk = tl.dot(p, g, input_precision=P), tl.dot(d, q, input_precision=P)
     dq = tl.dot(tl.trans(d), k, input_precision=P)
-    q_sum, v_sum = tl.sum(dq, 0), tl.sum(g.to(tl.float32), 0)
+    q_sum, v_sum = tl.sum(dq, 0), tl.sum(g.to(tl.float32), 0)  # the rows of a softmax add up to 1
     tl.debug_barrier()  # the queries are read, and now written over
     _keep(qkv, 0, s, STEP, dq, W)
     if STEP == 2:
@@ -277,9 +319,9 @@ def _attend_back(
     if B > 0:
         k2, v2 = _rows(qkv + H * C, A, s, 1, W, B, C), _rows(qkv + 2 * H * C, A, s, 1, W, B, C)
         q, g, mean, top = _queries(qkv, out, grad, lse, QA, A, s, o, STEP, W, H * C, QB, C)
-        p, d = _met(q, g, mean, top, k, v, scale, A, 0, STEP, False, P)
+        p, d = _met(q, g, mean, top, k, v, None, seed, site, keep, s, scale, A, 0, STEP, False, P)
         dv, dk = tl.dot(p, g, dv, input_precision=P), tl.dot(d, q, dk, input_precision=P)
-        p2, d2 = _met(q, g, mean, top, k2, v2, scale, A, A, STEP, True, P)
+        p2, d2 = _met(q, g, mean, top, k2, v2, None, seed, site, keep, s, scale, A, A, STEP, True, P)
         dq = tl.dot(tl.trans(d), k, input_precision=P) + tl.dot(tl.trans(d2), k2, input_precision=P)
         q_sum += tl.sum(dq, 0)
         v_sum += tl.sum(g.to(tl.float32), 0)
@@ -290,6 +332,10 @@ def _attend_back(
             _keep(qkv, A + 1, s, STEP, tl.zeros_like(dq), W)
         _keep(qkv + H * C, A, s, 1, dk2, W)
         _keep(qkv + 2 * H * C, A, s, 1, dv2, W)
+    if seed is not None:  # after dropout they do not
+        v_sum = tl.sum(dv, 0)
+        if B > 0:
+            v_sum += tl.sum(dv2, 0)
     tl.debug_barrier()
     _keep(qkv + H * C, 0, s, 1, dk, W)
     _keep(qkv + 2 * H * C, 0, s, 1, dv, W)
@@ -299,7 +345,13 @@ def _attend_back(
         v_sum += tl.load(place + 2 * H * C)
     tl.store(place, q_sum)
     tl.store(place + H * C, tl.zeros_like(q_sum))  # a bias of the keys changes no softmax
-    tl.store(place + 2 * H * C, v_sum)  # the rows of a softmax add up to 1
+    tl.store(place + 2 * H * C, v_sum)
+
+
+@triton.jit(do_not_specialize=["site"])
+def _coins(out, seed, site, keep, count, SIZE: tl.constexpr):
+    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    tl.store(out + at, _coin(seed, site, at, keep), mask=at < count)
 
 
 @triton.jit
@@ -337,7 +389,8 @@ def _adam(
 Norm = tuple[Tensor, Tensor]  # its weight and bias
 Kept = tuple[Tensor, Tensor]  # what a norm leaves for its backward pass: rows of mean 0 and deviation 1, 1 / deviation
 Sums = tuple[Tensor, bool]  # [programs ...]; is it added to what is there?
-NOTHING = None, None
+Coins = tuple[Tensor, int, float]  # dropout: a seed, a number that is no other site's, and the share that is kept
+NOTHING, NEVER = (None, None), (None, 0, 1.0)
 
 
 def add_norm(
@@ -346,6 +399,7 @@ def add_norm(
     *,
     base: Tensor | None = None,
     branch: Tensor | None = None,
+    coins: Coins | None = None,
     z: tuple[Norm, Kept | None] | None = None,
     state: Tensor | None = None,
     inject: Tensor | None = None,
@@ -356,15 +410,16 @@ def add_norm(
     """v = base + branch, with a norm `z` then LN(v), goes to `state`; v + inject goes to `stream`, and LN of it to `a`.
 
     Whatever is None is left out; the rows are those of `like`. `tokens` = (s, o, step): they are the tokens 0, step,
-    2 step, ..., o of them, of every s rows of base.
+    2 step, ..., o of them, of every s rows of base. `coins` drop entries of the branch.
     """
     rows, width = like.shape
     z_norm, z_kept = z or (NOTHING, None)
     a_norm, a_kept, out = a or (NOTHING, None, None)
     each = _rows_each(width)
     _add_norm[(triton.cdiv(rows, each),)](
-        base, branch, *z_norm, *(z_kept or NOTHING), state, inject, stream, *a_norm, *(a_kept or NOTHING), out,
-        rows, *tokens, eps, width, triton.next_power_of_2(width), each, num_warps=NORM_WARPS
+        base, branch, *(coins or NEVER), *z_norm, *(z_kept or NOTHING), state, inject, stream,
+        *a_norm, *(a_kept or NOTHING), out, rows, *tokens, eps, width, triton.next_power_of_2(width), each,
+        num_warps=NORM_WARPS,
     )  # fmt: skip
 
 
@@ -379,13 +434,15 @@ def add_norm_back(
     z: tuple[Tensor, Kept] | None = None,
     out: Tensor | None = None,
     low: Tensor | None = None,
+    coins: Coins | None = None,
     tokens: tuple[int, int, int] = (1, 1, 1),
 ) -> None:
     """Back through `add_norm`: the gradient by v + inject is added to `inject_grad`, that by the sum goes to `out`.
 
     `a` is the gradient of its last norm, that norm's weight, and what it left; `skip` adds to what comes back from it.
-    `z_grad` is the gradient of z, `z` the weight of its norm and what it left. `low` takes the result in the precision
-    of products; `sums` takes the gradients by weight and bias of `a`, of `z`, and the sum of `low`, 5 times the width.
+    `z_grad` is the gradient of z, `z` the weight of its norm and what it left. `low` takes the gradient by the branch,
+    of which `coins` dropped entries, in the precision of products. `sums` takes, 5 times the width, the gradients by
+    weight and bias of `a` and of `z`, and the sum of `low`.
     """
     (rows, width), (place, add) = like.shape, sums
     a_grad, a_weight, a_kept = a or (None, None, NOTHING)
@@ -393,8 +450,8 @@ def add_norm_back(
     each = _rows_each(width)
     turns = triton.cdiv(rows, each * len(place))
     _add_norm_back[(len(place),)](
-        skip, a_grad, a_weight, *a_kept, inject_grad, z_grad, z_weight, *z_kept, out, low, place, place.stride(0),
-        rows, *tokens, add, width, triton.next_power_of_2(width), each, turns, num_warps=NORM_WARPS
+        skip, a_grad, a_weight, *a_kept, inject_grad, z_grad, z_weight, *z_kept, out, low, *(coins or NEVER), place,
+        place.stride(0), rows, *tokens, add, width, triton.next_power_of_2(width), each, turns, num_warps=NORM_WARPS
     )  # fmt: skip
 
 
@@ -408,6 +465,13 @@ def act_back(u: Tensor, grad: Tensor, sums: Sums, relu: bool) -> None:
     (rows, f), (place, add) = u.shape, sums
     turns, grid = triton.cdiv(rows, ACT_ROWS * len(place)), (len(place), triton.cdiv(f, ACT_COLS))
     _act_back[grid](u, grad, place, place.stride(0), rows, add, f, relu, ACT_ROWS, ACT_COLS, turns, num_warps=ACT_WARPS)
+
+
+def coins(shape: tuple[int, ...], which: Coins) -> Tensor:
+    """What the kernels multiply the places of a site by: 0, or 1 / keep."""
+    out = torch.empty(shape, device=which[0].device)
+    _coins[(triton.cdiv(out.numel(), ACT_SIZE),)](out, *which, out.numel(), ACT_SIZE)
+    return out
 
 
 def programs(rows: int, width: int) -> int:
@@ -448,39 +512,61 @@ def adam(
     )  # fmt: skip
 
 
-def attends(qkv: Tensor, heads: int, step: int) -> bool:
+def attends(qkv: Tensor, heads: int, step: int, prefix: Tensor | None = None) -> bool:
     """Is there an attention kernel for these sequences and heads, read at every step-th token? Not in full float32."""
     _, s, triple = qkv.shape
     exact = qkv.is_cuda and qkv.dtype == torch.float32 and _precision() == "ieee"
-    return 0 < s <= LONGEST and triple // (3 * heads) in WIDTHS and not exact and (step == 1 or (step == 2 and s > 32))
+    fits = 0 < s <= (LONGEST if prefix is None else LONGEST // 2) and triple // (3 * heads) in WIDTHS and not exact
+    return fits and (step == 1 or (step == 2 and s > 32 and prefix is None))
 
 
-def _parts(s: int, step: int) -> tuple[int, int, int, int]:
-    """The tokens in two parts, each a power of two: later tokens alone meet both."""
-    a = max(16, triton.next_power_of_2(s) // 2)
+def _parts(s: int, step: int, prefix: Tensor | None) -> tuple[int, int, int, int]:
+    """The tokens in two parts, each a power of two: later tokens alone meet both. With a prefix all are one part."""
+    a = max(16, triton.next_power_of_2(s) // (2 if prefix is None else 1))
     b = max(16, triton.next_power_of_2(s - a)) if s > a else 0
     return a, b, max(16, a // step), max(16, b // step) if b else 0
 
 
-def attend(qkv: Tensor, out: Tensor, lse: Tensor, heads: int, step: int = 1) -> None:
+def attend(
+    qkv: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    heads: int,
+    step: int = 1,
+    prefix: Tensor | None = None,
+    coins: Coins | None = None,
+) -> None:
     """Causal softmax attention of [b s 3e] packed queries, keys and values, at tokens 0, step, 2 step, ...: [b o e].
 
-    `lse` takes the logarithm of what the softmax is divided by, for its backward pass.
+    All see the first `prefix` tokens of their sequence; `coins` drop some of what is seen. `lse` takes the logarithm of
+    what the softmax is divided by, for its backward pass.
     """
     (b, s, triple), o = qkv.shape, out.shape[1]
-    width, parts = triple // (3 * heads), _parts(s, step)
+    width, parts = triple // (3 * heads), _parts(s, step, prefix)
     _attend[(b * heads,)](
-        qkv, out, lse, s, o, width**-0.5, heads, width, *parts, step, _precision(), num_warps=_warps(qkv, parts[2])
-    )
+        qkv, out, lse, prefix, *(coins or NEVER), s, o, width**-0.5, heads, width, *parts, step, _precision(),
+        num_warps=_warps(qkv, parts[2]),
+    )  # fmt: skip
 
 
-def attend_back(qkv: Tensor, out: Tensor, grad: Tensor, lse: Tensor, sums: Sums, heads: int, step: int = 1) -> None:
+def attend_back(
+    qkv: Tensor,
+    out: Tensor,
+    grad: Tensor,
+    lse: Tensor,
+    sums: Sums,
+    heads: int,
+    step: int = 1,
+    prefix: Tensor | None = None,
+    coins: Coins | None = None,
+) -> None:
     """The gradient by queries, keys and values, in their place; `sums` takes its sum over the tokens."""
     (b, s, triple), o, (place, add) = qkv.shape, grad.shape[1], sums
-    width, parts = triple // (3 * heads), _parts(s, step)
+    width, parts = triple // (3 * heads), _parts(s, step, prefix)
     _attend_back[(b * heads,)](
-        qkv, out, grad, lse, place, place.stride(0), s, o, width**-0.5, heads, width, *parts, step, _precision(), add,
-        num_warps=_warps(qkv, parts[0] * (2 if parts[0] > 64 else 1)),
+        qkv, out, grad, lse, prefix, *(coins or NEVER), place, place.stride(0), s, o, width**-0.5, heads, width, *parts,
+        step, _precision(), add,
+        num_warps=_warps(qkv, parts[0] * (2 if parts[0] > 64 or coins else 1)),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from algoformer.checks import whole
 from algoformer.models.blocks import Answer, BlockConfig, Body, initialise
 from algoformer.models.model import SequenceModel
-from algoformer.models.tokens import Layout, masked
+from algoformer.models.tokens import Layout, masked, repeated
 
 
 class State(NamedTuple):
@@ -43,15 +43,17 @@ class Loop(SequenceModel):
             return super().unscored(p, first=first, loops=loops, gradient=gradient)
         s, body = self.init(p), self.body
         inject, keep = s.e if body.injection else None, loops - first + 1
-        z = self.fused(s.z, body.stack.blocks, inject=inject, norm=body.norm, loops=loops, keep=keep, gradient=gradient)
-        out: Tensor = self.answer(z.flatten(0, 1), None, s.layout.rows)
+        z = self.fused(
+            s.z, body.stack.blocks, inject=inject, norm=body.norm, loops=loops, keep=keep, gradient=gradient,
+            prefix=s.layout.mask,
+        )  # fmt: skip
+        out: Tensor = self.answer(z.flatten(0, 1), repeated(s.layout.mask, len(z)), s.layout.rows)
         return out.view(len(z), -1, *out.shape[1:])
 
     def endings(self, states: Sequence[State]) -> Tensor:
-        mask, rows = states[0].layout.mask, states[0].layout.rows
-        many = None if mask is None else mask.repeat(len(states), 1, 1)
+        layout = states[0].layout
         z = states[0].z if len(states) == 1 else torch.cat([s.z for s in states])
-        out: Tensor = self.answer(z, many, rows)
+        out: Tensor = self.answer(z, repeated(layout.mask, len(states)), layout.rows)
         return out.view(len(states), len(states[0].z), *out.shape[1:])
 
 

@@ -207,9 +207,9 @@ class SequenceModel(Model):
         return values, layout
 
     def fuse(self, on: bool) -> bool:
-        """Softmax attention without a mask or dropout, in float32 on a GPU, needs Triton."""
+        """Causal softmax attention in float32 on a GPU, with Triton."""
         c, weight = self.config, self.embed.weight
-        fits = c.causal and c.attention == "softmax" and not c.dropout and c.width <= WIDEST
+        fits = c.causal and c.attention == "softmax" and c.width <= WIDEST
         run = None
         if on and fits and weight.is_cuda and weight.dtype == torch.float32:
             with contextlib.suppress(ImportError):
@@ -220,7 +220,7 @@ class SequenceModel(Model):
         return run is not None
 
     def passed_by(self, run: Any) -> None:
-        """Let this function stand for stacks of blocks where there is no mask; None: the blocks themselves."""
+        """Let this function stand for stacks of blocks where no mask is written out; None: the blocks themselves."""
         self.fused = run
         for part in self.modules():
             if isinstance(part, Stack):

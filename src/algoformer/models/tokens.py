@@ -11,15 +11,29 @@ from torch import Tensor
 
 from algoformer.prompt import Chains, Dense, Prompt, Series, Text
 
+# Without a mask every token attends to itself and to those before it; with one number for each sequence also to its
+# first tokens, so many; else to those it says.
+Mask = Bool[Tensor, "b s s"] | Int[Tensor, " b"] | None
+
+
+def shown(mask: Mask, s: int) -> Bool[Tensor, "b s s"] | None:
+    """The mask written out, but for None."""
+    if mask is None or mask.dim() == 3:
+        return mask
+    at = torch.arange(s, device=mask.device)
+    return (at[:, None] >= at) | (at < mask[:, None, None])
+
+
+def repeated(mask: Mask, times: int) -> Bool[Tensor, "c s s"] | Int[Tensor, " c"] | None:
+    """The mask of a batch that is there so many times."""
+    return mask if mask is None or times == 1 else torch.cat([mask] * times)
+
 
 class Layout(NamedTuple):
-    """Where each token stands, which tokens it may attend to, and which tokens are read.
-
-    Without a mask every token attends to itself and to those before it.
-    """
+    """Where each token stands, which tokens it may attend to (`Mask`), and which tokens are read."""
 
     places: Int[Tensor, "#b s"]
-    mask: Bool[Tensor, "b s s"] | None
+    mask: Mask
     rows: slice | Int[Tensor, " o"]
 
 
@@ -96,15 +110,12 @@ def written(p: Text) -> tuple[Int[Tensor, "b s"], Layout]:
     s = p.tokens.shape[1]
     at = torch.arange(s, device=p.tokens.device)
     places = at[None] if p.first is None else p.first[:, None] + at
-    mask = None
-    if p.mask == "prefix":
-        mask = (at[:, None] >= at) | (at < p.begin[:, None, None])
-    return p.tokens, Layout(places, mask, slice(None))
+    return p.tokens, Layout(places, p.begin if p.mask == "prefix" else None, slice(None))
 
 
 def masked(p: Any) -> bool:
-    """Does a causal model need a mask of its own for this prompt?"""
-    return isinstance(p, Prompt) or (isinstance(p, Text) and p.mask == "prefix")
+    """Does a causal model need a mask that is written out for this prompt?"""
+    return isinstance(p, Prompt)
 
 
 def sequences(p: Prompt) -> tuple[Prompt, Int[Tensor, " c"]]:

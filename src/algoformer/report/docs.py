@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from algoformer.experiments.estimate import MEASURED
 from algoformer.experiments.experiment import Judgement, Verdict, title
 from algoformer.experiments.ledger import FILE, Entry, entries
 from algoformer.experiments.reasons import REASONS
 from algoformer.experiments.registry import load
 from algoformer.experiments.tiers import plan
 from algoformer.files import replace_file
+from algoformer.models import AlgoFormerConfig, LoopedConfig, TransformerConfig
 from algoformer.report import translation
 from algoformer.report.page import markdown_table as table
 from algoformer.report.page import show
@@ -137,10 +139,11 @@ def _plan(results: str | Path) -> Iterable[str]:
     if not rows:
         yield "Every row of the plan has its results.\n"
         return
+    ms = [f"{1000 * MEASURED[kind]:.2f}" for kind in (AlgoFormerConfig, LoopedConfig, TransformerConfig)]
     yield (
-        "Minutes are estimates for one H200, from 4.0 ms a step of AlgoFormer, 2.95 of the looped and 2.44 of the "
-        "standard transformer, scaled by their matrix products; those of LSTMs and linear attention are guesses. "
-        "Pilots are counted, and a training that several rows share counts in the first. A command works nine minutes "
+        f"Minutes are estimates for one H200, from {ms[0]} ms a step of AlgoFormer, {ms[1]} of the looped and {ms[2]} "
+        "of the standard transformer, scaled by their matrix products; those of LSTMs and linear attention are guesses."
+        " Pilots are counted, and a training that several rows share counts in the first. A command works nine minutes "
         "and goes on when it is given again.\n"
     )
     yield table(
