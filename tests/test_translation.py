@@ -870,6 +870,19 @@ def test_the_run_on_short_sentences_becomes_the_shipped_model(tmp_path, monkeypa
     assert zoo.about("tatoeba-de-en")["test"]["1"]["bleu"] == round(made.bleu, 2)
 
 
+def test_jobs_on_one_text_share_its_lines_and_tokens(tmp_path, monkeypatch):
+    written(tmp_path / "multi30k_de_en")
+    read = []
+    monkeypatch.setattr(
+        Translation, "read", lambda task, split, plain=Translation.read: (read.append(split), plain(task, split))[1]
+    )
+    jobs = [bench.Job("a", "multi30k_de_en", "looped", 1e-3, seed) for seed in (0, 1)]
+    jobs.append(bench.Job("b", "multi30k_de_en", "algoformer", 1e-3, trial="mild"))  # another mask
+    tasks = [replace(job.parts(tmp_path)[1], vocabulary=300) for job in jobs]
+    assert len({task.mask for task in tasks}) == 2 and len({id(task.corpus) for task in tasks}) == 1
+    assert len({id(task.tokenizer) for task in tasks}) == 1 and read == ["train"]
+
+
 def test_the_shipped_model_of_short_sentences_will_be_small_enough():
     model, task, _ = bench.Job("one", "tatoeba_de_en", "algoformer", 1e-3, trial="mild").parts(Path("data"))
     half = 2 * sum(v.numel() for v in model_of(model).parameters())
