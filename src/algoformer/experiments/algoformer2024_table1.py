@@ -30,7 +30,7 @@ from algoformer.training.cost import cost
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 1
+REVISION = 2
 SOURCE = "Table 1"
 SHARES = (0.25, 0.5, 1.0)  # of the steps
 
