@@ -800,6 +800,7 @@ def test_a_validated_run_ends_with_its_best_weights_and_goes_on(tmp_path):
     course = validated(one, task, config, tmp_path / "one", checks=6)
     assert course.steps == [10, 20, 30, 40, 50, 60] and course.rate > 0
     assert course.per_token[course.steps.index(course.best)] == min(course.per_token)
+    assert course.trained == course.per_token
     found = entropy(Translator.of(one, task), task.lines("valid")).per_token[0]
     assert found == pytest.approx(min(course.per_token), rel=1e-5)
     kept = Translator.load(tmp_path / "one" / "best")
@@ -811,6 +812,26 @@ def test_a_validated_run_ends_with_its_best_weights_and_goes_on(tmp_path):
     again = validated(two, task, config, tmp_path / "two", checks=6)
     assert again.per_token == course.per_token and again.best == course.best
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+
+
+def test_of_smoothed_labels_the_best_look_is_that_of_the_smoothed_loss(tmp_path):
+    task = Translation(data=written(tmp_path / "data"), vocabulary=300, longest=32)
+    config = TrainConfig(steps=40, batch=300, lr=0.05, warmup=5, window=1, gradient_loops=2, smoothing=0.4)
+    one = MODELS["AlgoFormer"](loops=2)
+    course = validated(one, task, config, checks=4)
+    tokenizer, lines = task.tokenizer, task.lines("valid")
+    plain, spread, count = 0.0, 0.0, 0
+    for source, target in zip(*map(tokenizer.encode, lines[:2]), strict=True):
+        whole = torch.tensor([[*source, SEP, *target, END]])
+        text = Text(whole[:, :-1], torch.tensor([len(source) + 1]), 300, "causal")
+        with torch.no_grad():
+            logs = one.predict(text)[0, len(source) :].log_softmax(-1)
+        plain -= float(logs.gather(1, whole[0, len(source) + 1 :, None]).sum())
+        spread -= float(logs.mean(1).sum())
+        count += len(target) + 1
+    at = course.steps.index(course.best)
+    assert course.trained[at] == min(course.trained) == pytest.approx((0.6 * plain + 0.4 * spread) / count, rel=1e-5)
+    assert course.per_token[at] == pytest.approx(plain / count, rel=1e-5)
 
 
 def small_parts(job, data, plain=bench.Job.parts):

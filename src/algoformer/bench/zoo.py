@@ -27,6 +27,7 @@ from algoformer.training.codec import decode
 from algoformer.training.evaluation import evaluate
 from algoformer.zoo import about, pretrained
 
+SIZES = (64, 1), (1, 64)  # prompts and queries
 FOLDS = KFold(5, shuffle=True, random_state=0)
 
 
@@ -64,19 +65,23 @@ def diabetes(model: Any) -> dict[str, float]:
 
 @torch.no_grad()
 def speed(model: Any, task: LinearRegression) -> dict[str, float]:
-    """Seconds for the labels of 64 queries, each with examples of its own, the best of three; and the errors."""
+    """Seconds for 64 prompts with examples of their own, and for one with 64 queries: the best of three.
+
+    Float32 and all loops, or bfloat16 and three quarters of them; beside it the error of the 64 prompts.
+    """
     found = {"threads": float(torch.get_num_threads())}
-    asked = replace(task, dense=False).sample(64, torch.Generator().manual_seed(0))
-    for dtype in (torch.float32, torch.bfloat16):
-        it, prompt = copy.deepcopy(model).to(dtype), asked.prompt.to(dtype=dtype)
-        taken = []
-        for _ in range(3):
-            begin = time.perf_counter()
-            answer = it(prompt)
-            taken.append(time.perf_counter() - begin)
-        name = str(dtype).removeprefix("torch.")
-        found[f"{name}, seconds"] = min(taken)
-        found[f"{name}, error"] = float((answer - asked.target).square().mean() / asked.target.square().mean())
+    own, one = (replace(task, dense=False, queries=q).sample(b, torch.Generator().manual_seed(0)) for b, q in SIZES)
+    for dtype, loops in ((torch.float32, model.steps), (torch.bfloat16, 3 * model.steps // 4)):
+        it = copy.deepcopy(model).to(dtype)
+        for name, asked in (("64 prompts", own), ("64 queries of one", one)):
+            taken, prompt = [], asked.prompt.to(dtype=dtype)
+            for _ in range(3):
+                begin = time.perf_counter()
+                answer = it(prompt, loops)
+                taken.append(time.perf_counter() - begin)
+            found[f"{name}, {dtype}, {loops} loops"] = min(taken)
+            if asked is own:
+                found[f"error, {dtype}"] = float((answer - own.target).square().mean() / own.target.square().mean())
     return found
 
 
@@ -88,7 +93,7 @@ def main() -> None:
     a = parser.parse_args()
     model, task = pretrained(a.name), decode(about(a.name)["task"])
     facts = {
-        "64 prompts": speed(model, task),
+        "seconds": speed(model, task),
         "outside": outside(model, task, a.prompts),
         "diabetes": diabetes(model),
     }

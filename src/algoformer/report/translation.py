@@ -31,10 +31,11 @@ pre, loop and post; the last two with T = 12 loops. This page is written by `alg
 from the files in `results/translation`; a test holds it to them. [Translation](translation.md) has the rules.
 
 A step has 8,192 tokens. All models of a text have the same tokens, and those of one seed see the same batches. One of
-20 checkpoints is chosen on the validation pairs and then judged on the test. With several seeds a number is their mean,
-with the least and the largest in brackets. Nats are of the validation pairs, BLEU and chrF of the test (sacrebleu, 13a,
-cased). "Of the floor" is the time that the products of a step would take at the rate of one large product, as a share
-of the time that the step takes; "writing" is greedy translation of 1 or 64 sentences at a time.
+20 checkpoints is chosen on the validation pairs, by the loss as it is trained, and then judged on the test. With
+several seeds a number is their mean, with the least and the largest in brackets. Nats are of the validation pairs,
+BLEU and chrF of the test (sacrebleu, 13a, cased). "Of the floor" is the time that the products of a step would take
+at the rate of one large product, as a share of the time that the step takes; "writing" is greedy translation of 1 or
+64 sentences at a time.
 
 The claim of the paper is AlgoFormer < looped < standard in cross-entropy. It is tested as differences in nats per
 token, paired by seed, after as many steps, and with as many operations as the cheaper run had then. It holds when the

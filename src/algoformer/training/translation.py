@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor
 
 from algoformer.checks import one_of, whole
@@ -158,23 +159,12 @@ class _References:
             asked = target.nonzero()[:, 0]
             self.batches.append((text, asked, target[asked]))
 
-    @torch.no_grad()
     def entropy(self, steps: Sequence[int] | None = None) -> Entropy:
         """How well the model, as it is now, predicts them."""
-        model = self.model
-        wanted = sorted(set(steps)) if steps is not None else [model.steps]
-        training = model.training
-        model.eval()
-        totals = torch.zeros(len(wanted), dtype=torch.float64, device=model.embed.weight.device)
-        for text, asked, target in self.batches:
-            states = (s for t, s in enumerate(model.states(model.prepare(text), wanted[-1])) if t in wanted)
-            for i, state in enumerate(states):
-                scores = model.scores(model.endings([state])[0].flatten(0, 1)[asked]).float()
-                totals[i] += F.cross_entropy(scores, target, reduction="sum").double()
-        model.train(training)
-        totals = totals.cpu()
+        wanted = sorted(set(steps)) if steps is not None else [self.model.steps]
+        totals = self.losses(wanted)[0]
         return Entropy(
-            variant=model.variant,
+            variant=self.model.variant,
             pairs=self.pairs,
             tokens=self.tokens,
             words=self.words,
@@ -183,6 +173,22 @@ class _References:
             per_token=(totals / self.tokens).tolist(),
             per_word=(totals / self.words).tolist(),
         )
+
+    @torch.no_grad()
+    def losses(self, steps: Sequence[int], smoothing: float = 0.0) -> Float[Tensor, "2 t"]:
+        """The sums over their tokens of the cross-entropy and of the smoothed one."""
+        model = self.model
+        training = model.training
+        model.eval()
+        totals = torch.zeros(2, len(steps), dtype=torch.float64, device=model.embed.weight.device)
+        for text, asked, target in self.batches:
+            states = (s for t, s in enumerate(model.states(model.prepare(text), steps[-1])) if t in steps)
+            for i, state in enumerate(states):
+                scores = model.scores(model.endings([state])[0].flatten(0, 1)[asked]).float()
+                for kind, share in enumerate((0.0, smoothing)):
+                    totals[kind, i] += F.cross_entropy(scores, target, reduction="sum", label_smoothing=share).double()
+        model.train(training)
+        return totals.cpu()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,10 +229,14 @@ def quality(
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Cross-entropy per token of the validation pairs at some steps, the best of these, and steps a second."""
+    """Cross-entropy per token of the validation pairs at some steps, the best of these, and steps a second.
+
+    `trained` is the loss as it is trained, smoothed where labels are; the best look has the lowest.
+    """
 
     steps: list[int]
     per_token: list[float]
+    trained: list[float]
     best: int
     rate: float
 
@@ -254,22 +264,22 @@ def validated(
     lines = lines._replace(source=lines.source[:pairs], target=lines.target[:pairs])
     translator = Translator.of(model, task)
     references = _References(translator, lines)
-    found: dict[int, float] = {}
+    found: dict[int, list[float]] = {}
     rates: list[float] = []
     if home is not None and (home / "valid.json").exists():
-        found = {int(step): value for step, value in json.loads((home / "valid.json").read_bytes()).items()}
+        found = {int(step): values for step, values in json.loads((home / "valid.json").read_bytes()).items()}
     best: dict[str, Tensor] = {}
 
     def look(p: Progress) -> None:
         rates.append(p.rate)
         if p.step % every == 0 or p.step == p.steps:
             with plain(model):
-                value = references.entropy().per_token[-1]
-                if value <= min(found.values(), default=math.inf):
+                values = (references.losses([model.steps], config.smoothing)[:, 0] / references.tokens).tolist()
+                if values[1] <= min((trained for _, trained in found.values()), default=math.inf):
                     best.update({name: v.detach().clone() for name, v in model.state_dict().items()})
                     if home is not None:
                         translator.save(home / "best")
-            found[p.step] = value
+            found[p.step] = values
             if home is not None:
                 replace_file(home / "valid.json", json.dumps(found).encode())
         if stop is not None and stop():
@@ -285,8 +295,9 @@ def validated(
     order = sorted(found)
     return Course(
         steps=order,
-        per_token=[found[step] for step in order],
-        best=min(order, key=lambda step: found[step]),
+        per_token=[found[step][0] for step in order],
+        trained=[found[step][1] for step in order],
+        best=min(order, key=lambda step: found[step][1]),
         rate=statistics.median(rates[len(rates) // 2 :]) if rates else math.nan,
     )
 
