@@ -18,13 +18,13 @@ from algoformer.training.data import Batch
 from algoformer.training.loss import cross_entropy, rao_blackwell, window_loss
 
 GRAPHS, TEXT_GRAPHS = 12, 128  # held at most; text has one for each width and number of loops
-EAGER = 3  # uses of a shape before its graph is captured: they compile, and fill the allocator
+EAGER = 3  # steps before a graph is captured, the first of its shape among them: they compile, and begin the optimiser
 
 
 class Step:
     """Forward, backward, clipping and update of one batch; gives (loss, gradient norm) on the device.
 
-    With `fast` on a GPU the first uses of a number of loops run as they are and the next is captured as a CUDA graph,
+    With `fast` on a GPU the first use of a number of loops runs as it is and the next is captured as a CUDA graph,
     which all later ones replay; of more than `GRAPHS` the one unused for longest goes. Nothing here waits for the
     device.
     """
@@ -68,7 +68,7 @@ class Step:
             return self.update(batch, loops)
         key = loops, tuple(v.shape for v in batch.tensors())
         self.uses[key] = self.uses.get(key, 0) + 1
-        if self.uses[key] <= EAGER:
+        if self.uses[key] == 1 or sum(self.uses.values()) <= EAGER:
             return self.update(batch, loops)
         if key not in self.captured:
             if len(self.captured) == (GRAPHS if batch.at is None else TEXT_GRAPHS):
