@@ -339,6 +339,10 @@ def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):
     assert len(runs) == 2 * 12
     errors = [r.result.errors["looped"][0][-1] / r.result.zero[0][-1] for r in Store(tmp_path / "results").records()[0]]
     assert f"| looped | {', '.join(f'{e:.3g}' for e in errors)} |" in page and "stuck, stuck, stuck" in page
+    told = [e for e in entries(tmp_path / "results" / "runs.jsonl") if e.purpose.startswith("looped: ")]
+    ms = 60e3 * sum(e.minutes for e in told) / (3 * 4)
+    speed = f"| `ours_linear` | looped | {told[0].device} | {ms:.2f} |  | never | never | never |"
+    assert len(told) == 3 and speed in page
     html = build(tmp_path / "results", tmp_path / "index.html").page.read_text()
     assert "gpu, 4 steps, 3 runs" in html and "stuck, stuck, stuck" in html
     assert "AlgoFormer: AlgoFormer + injection on LinearRegression, lr 0.0001" in page

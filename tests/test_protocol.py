@@ -28,6 +28,7 @@ from algoformer.experiments.protocol import (
     final,
     measured,
     oracles,
+    reached,
     watch,
     zeros,
 )
@@ -206,6 +207,11 @@ def test_the_work_of_a_step_is_half_of_its_operations():
 
 
 # Measuring
+
+
+def test_an_error_is_reached_at_the_first_look_that_has_it():
+    curve = [10, 20, 30, 40], [0.5, 0.05, 0.06, 0.01]
+    assert [reached(curve, e) for e in (0.6, 0.05, 0.02, 0.001)] == [10, 20, 40, None]
 
 
 def tiny(**train) -> Recipe:

@@ -126,7 +126,7 @@ def below(result: Race, first: str, other: str, source: str) -> list[Claim]:
     errors = above(result, first), above(result, other)
     means = above(result, first, mean=True), above(result, other, mean=True)
     spent = [result.flops[name] * result.curves[name]["step"][-1] for name in (first, other)]
-    cheap = [at(_line(result, name), min(spent) / result.flops[name]) for name in (first, other)]
+    cheap = [at(line(result, name), min(spent) / result.flops[name]) for name in (first, other)]
     smaller = result.parameters[first] <= result.parameters[other]
     ratio = "log10 of the ratio of their errors above the oracle's, below 0"
 
@@ -155,7 +155,7 @@ def first_of_all(result: Race, source: str) -> list[Claim]:
 
 def flattened(result: Race) -> Claim:
     """The claim that nobody would gain much by training on."""
-    falls = [fall(_line(result, name)) for name in result.curves]
+    falls = [fall(line(result, name)) for name in result.curves]
     return Claim(
         text=f"every curve has flattened: over the last third of the steps none falls by more than {FLAT:.0%}",
         source="ours",
@@ -215,7 +215,7 @@ def draw(result: Race, title: str = "") -> Figure:
             )  # fmt: skip
     left.set(xlabel="examples seen", ylabel="squared error before noise", ylim=(0, 1.5 * max(map(max, result.zero))))
     for name, colour in colours.items():
-        steps, errors = _line(result, name)
+        steps, errors = line(result, name)
         shown, mark = (
             [max(v, LEAST) for v in errors],
             "" if result.outcomes[name] == "finished" else result.outcomes[name],
@@ -236,7 +236,8 @@ def _by_seed(values: Iterable[float]) -> str:
     return ", ".join(f"{v:.3g}" for v in values)
 
 
-def _line(result: Race, name: str) -> tuple[list[int], list[float]]:
+def line(result: Race, name: str) -> tuple[list[int], list[float]]:
+    """The learning curve of a model: steps, and how far it was above the oracle at the last position."""
     curve = result.curves[name]
     return [round(s) for s in curve["step"]], curve["last"]
 

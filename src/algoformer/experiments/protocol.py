@@ -176,6 +176,11 @@ def at(curve: tuple[Sequence[int], Sequence[float]], step: float) -> float:
     return errors[-1]
 
 
+def reached(curve: tuple[Sequence[int], Sequence[float]], error: float) -> int | None:
+    """The first step of a learning curve at which it is at most so large; None if it never is."""
+    return next((step for step, value in zip(*curve, strict=True) if value <= error), None)
+
+
 def fall(curve: tuple[Sequence[int], Sequence[float]]) -> float:
     """The share of the error that the last third of the steps took away; below `FLAT` the curve has flattened."""
     before = at(curve, 2 / 3 * curve[0][-1])

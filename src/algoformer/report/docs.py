@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from algoformer.experiments.estimate import MEASURED
+from algoformer.experiments.comparison import Race, line
+from algoformer.experiments.estimate import MEASURED, PEAK
 from algoformer.experiments.experiment import Judgement, Verdict, title
 from algoformer.experiments.ledger import FILE, Entry, entries
+from algoformer.experiments.protocol import reached
 from algoformer.experiments.reasons import REASONS
 from algoformer.experiments.registry import load
 from algoformer.experiments.tiers import plan
@@ -19,6 +22,7 @@ from algoformer.report.page import show
 from algoformer.report.results import Shown, measured, numbers, scale_of, shown
 
 LARGE = ("gpu", "paper")
+TARGETS = (0.1, 0.01, 0.001)  # of the excess over the oracle
 COMMAND = "algoformer report --docs docs/results.md"
 HEAD = f"""# Results
 
@@ -48,7 +52,15 @@ def markdown(results: str | Path) -> str:
     """The text of the page."""
     found = shown(results)[0]
     runs = entries(Path(results) / FILE)
-    parts = [HEAD, *_scale(found), *_small(found), *_agreement(found), *_ledger(runs), *_plan(results)]
+    parts = [
+        HEAD,
+        *_scale(found),
+        *_small(found),
+        *_agreement(found),
+        *_speed(found, runs),
+        *_ledger(runs),
+        *_plan(results),
+    ]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -111,6 +123,37 @@ def _agreement(found: Sequence[Shown]) -> Iterable[str]:
                 for s, j in failed
             ),
         )  # fmt: skip
+
+
+def _speed(found: Sequence[Shown], runs: Sequence[Entry]) -> Iterable[str]:
+    rows = [row for s in _large(found) if isinstance(s.runs[0].result, Race) for row in _speeds(s, runs)]
+    if rows:
+        yield "## How fast the runs were\n"
+        yield (
+            "Of each comparison: milliseconds a step with all looks and checkpoints, the share of that time that its "
+            "matrix products alone would take, and the minutes until the excess over the oracle's error, at the last "
+            "position and as a share of the way to the zero predictor's, was so small: the median over seeds.\n"
+        )
+        heads = (f"minutes to {target:g}" for target in TARGETS)
+        yield table(("experiment", "model", "device", "ms a step", "of the floor", *heads), rows)
+
+
+def _speeds(s: Shown, runs: Sequence[Entry]) -> Iterable[tuple[str, ...]]:
+    results = [r.result for r in s.runs]
+    told = [e for e in runs if e.experiment == s.name and e.preset == s.scale and e.key and e.steps > e.begun]
+    for name, flops in results[0].flops.items():
+        mine = [e for e in told if e.purpose.startswith(f"{name}: ")]
+        if not mine:
+            continue
+        ms = 60e3 * sum(e.minutes for e in mine) / sum(e.steps - e.begun for e in mine)
+        peak = PEAK.get(mine[0].device)
+        times = []
+        for target in TARGETS:
+            steps = [step for r in results if (step := reached(line(r, name), target)) is not None]
+            whole = len(steps) == len(results)
+            times.append(f"{statistics.median(steps) * ms / 60e3:.1f}" if whole else "never")
+        share = f"{1000 * flops / peak / ms:.0%}" if peak else ""
+        yield f"`{s.name}`", name, mine[0].device, f"{ms:.2f}", share, *times
 
 
 def _ledger(runs: Sequence[Entry]) -> Iterable[str]:
