@@ -304,9 +304,9 @@ def test_the_headline_is_matched_within_a_fifth():
         return dataclasses.replace(race, errors=errors, oracle=[[0.0] * 5], zero=[[1.0] * 5])
 
     assert above(with_error(5.7e-4), "standard") == pytest.approx(5.7e-4)
-    for value, reached in ((5.7e-4, True), (5.8e-4, False)):
+    for value, there in ((5.7e-4, True), (5.8e-4, False)):
         claims = [c for c in experiment.claims(with_error(value)) if c.text.startswith("standard reaches")]
-        assert [c.holds for c in claims] == [reached]
+        assert [c.holds for c in claims] == [there]
 
 
 def test_a_model_without_injection_is_trained_through_every_loop():
