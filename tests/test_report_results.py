@@ -12,6 +12,7 @@ from algoformer.experiments import EXPERIMENTS, Claim, Knob, judge, load, reprod
 from algoformer.report import build, markdown
 from algoformer.report.knobs import slider
 from algoformer.report.results import measured
+from algoformer.report.speed import RECORD, parts, step
 
 BROWSER = next((b for b in ("chromium", "chromium-browser", "google-chrome") if shutil.which(b)), None)
 NAMES = ["fu2024_rates", "fu2024_fig26", "gatmiry2024_fig3"]
@@ -147,3 +148,14 @@ def test_the_page_of_the_docs_is_that_of_the_results(tmp_path):
     assert page == markdown(root / "results"), "run: algoformer report --docs docs/results.md"
     for row in found.rows:
         assert row["claim"].replace("|", "\\|") in page
+
+
+def test_the_picture_of_a_step_adds_up_to_the_step():
+    record = Path(__file__).parent.parent / RECORD
+    found = json.loads(record.read_bytes())
+    spent = parts(found["profile"]["kernels"])
+    assert sum(spent.values()) == pytest.approx(sum(row[1] for row in found["profile"]["kernels"]) / 1000)
+    assert min(spent.values()) > 0 and sum(spent.values()) < found["d_ours"]["ms"]
+    left, right = step(record).axes
+    assert [bar.get_width() for bar in left.patches][1] == found["summary"]["d_ours_ms"]
+    assert sum(bar.get_width() for bar in right.patches) == pytest.approx(found["d_ours"]["ms"])

@@ -16,7 +16,7 @@ from algoformer.experiments.registry import load
 from algoformer.experiments.tiers import plan
 from algoformer.files import replace_file
 from algoformer.models import AlgoFormerConfig, LoopedConfig, TransformerConfig
-from algoformer.report import translation
+from algoformer.report import speed, translation
 from algoformer.report.page import markdown_table as table
 from algoformer.report.page import show
 from algoformer.report.results import Shown, measured, numbers, scale_of, shown
@@ -33,13 +33,18 @@ what an experiment, a claim and a verdict are, and how models are compared.
 
 
 def write(results: str | Path, page: str | Path) -> Path:
-    """Write the page, that of translations, and beside them a picture of every figure at the papers' scale."""
+    """Write the page, that of translations, and beside them a picture of every figure at the papers' scale.
+
+    Where records of benchmarks lie beside the docs, also that of a training step.
+    """
     from matplotlib import rc_context
 
     target, found, texts = Path(page), shown(results)[0], Path(results) / translation.FOLDER
     home = target.parent / "figures"
     home.mkdir(parents=True, exist_ok=True)
     figures = [(s.name, load(s.name).plot(s.runs[0].result)) for s in _large(found)]
+    if (record := target.parent.parent / speed.RECORD).exists():
+        figures.append(("step", speed.step(record)))
     for name, fig in [*figures, *translation.figures(texts)]:
         with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):  # always the same file
             fig.savefig(home / f"{name}.svg", metadata={"Date": None})
