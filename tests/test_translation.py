@@ -22,9 +22,9 @@ import algoformer
 from algoformer import Text, zoo
 from algoformer.bench import translation as bench
 from algoformer.cli import app
+from algoformer.experiments.algoformer2024_table1 import at
 from algoformer.models import AlgoFormer, AlgoFormerConfig, Looped, LoopedConfig, Transformer, TransformerConfig
 from algoformer.models.decoding import beam, greedy
-from algoformer.report.translation import at
 from algoformer.tasks import LinearRegression, NumberWords, Translation
 from algoformer.tasks import number_words as words
 from algoformer.tasks.byte_pairs import END, PAD, SEP, BytePairs
@@ -862,8 +862,9 @@ def test_a_published_run_is_judged_at_its_best_and_is_not_repeated(tmp_path, mon
     assert one["config"]["task"]["data"] == "multi30k_de_en" and str(tmp_path) not in json.dumps(found)
     lines = (tmp_path / "out" / "trial-looped.json").read_text().splitlines()
     assert len(lines) == len(one) + 2  # a line a part
-    assert at(one, 10) == pytest.approx(dict(one["curve"])[10])
-    assert at(one, 0) == pytest.approx(math.log(300)) and at(one, 99) == one["curve"][-1][1]
+    curve = *zip(*one["curve"], strict=True), math.log(300)
+    assert at(*curve, 10) == pytest.approx(dict(one["curve"])[10])
+    assert at(*curve, 0) == pytest.approx(math.log(300)) and at(*curve, 99) == one["curve"][-1][1]
 
 
 def test_the_run_on_short_sentences_becomes_the_shipped_model(tmp_path, monkeypatch):

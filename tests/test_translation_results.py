@@ -10,7 +10,7 @@ from scipy.stats import ttest_1samp
 
 from algoformer.bench.translation import TRIALS, keep, results
 from algoformer.report.docs import write
-from algoformer.report.translation import NAMES, TEXTS, at, curves, figures, markdown, order
+from algoformer.report.translation import NAMES, TEXTS, curves, figures, markdown, order
 
 ROOT = Path(__file__).parent.parent
 HOME = ROOT / "results" / "translation"
@@ -60,7 +60,7 @@ def test_two_models_are_compared_seed_by_seed_after_as_many_steps_and_with_as_ma
     assert by_steps.measured == pytest.approx(apart)
     wanted = ttest_1samp(apart, 0).confidence_interval(0.95)
     assert by_steps.interval == pytest.approx((wanted.low, wanted.high)) and by_steps.label == "holds"
-    assert by_operations.measured == pytest.approx([at(one[s], 200) - at(two[s], 100) for s in range(3)])
+    assert by_operations.measured == pytest.approx([low[1] - high[0] - 0.01 * s for s in range(3)])
     (chosen,) = order(one, two, None)
     assert chosen.measured == pytest.approx([1.8 - 2.1 - 0.01 * s for s in range(3)])
     assert order(two, one, 1.0)[0].label == "fails"

@@ -6,18 +6,14 @@ Noise is nine tenths of a series, so errors are those before noise, judged by ho
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from algoformer.experiments import comparison
 from algoformer.experiments.comparison import Comparison, Race, draw, first_of_all, race
-from algoformer.experiments.experiment import Claim, Site, stated
+from algoformer.experiments.experiment import Claim, stated
 from algoformer.experiments.softmax import COMPARED, TINY, stored
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 REVISION = 1
-numbers = comparison.numbers
+run, plot, numbers = race, draw, comparison.numbers
 SOURCE = "Figure 2"
 Result = Race
 
@@ -35,16 +31,6 @@ CPU = stored(GPU)
 SMOKE = Config(**TINY | {"rates": (1e-4, 1e-3)}, loops=2, window=1, layers=2)
 
 
-def run(config: Config, site: Site) -> Result:
-    """Train or load the three models, and test them on the same prompts."""
-    return race(config, site)
-
-
 def claims(result: Result) -> list[Claim]:
     """AlgoFormer below both others, against each axis."""
     return first_of_all(result, SOURCE)
-
-
-def plot(result: Result) -> Figure:
-    """Errors and learning curves."""
-    return draw(result)

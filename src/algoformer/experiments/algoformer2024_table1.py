@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,7 +154,10 @@ def claims(result: Result) -> list[Claim]:
                 ),
             }
             for (whose, when), (mine, other) in pairs.items():
-                a, b = _at(result, better, mine), _at(result, worse, other)
+                a, b = (
+                    at(result.steps, result.entropy[name], result.uniform, step)
+                    for name, step in ((better, mine), (worse, other))
+                )
                 made.append(
                     Claim(
                         text=f"{whose}{result.text}: {better} has a lower cross-entropy than {worse} {when}",
@@ -182,9 +186,9 @@ def plot(result: Result) -> Figure:
     return fig
 
 
-def _at(result: Result, name: str, step: float) -> float:
+def at(steps: Sequence[float], values: Sequence[float], uniform: float, step: float) -> float:
     """The cross-entropy of a run at a step: between two looks on the line between them; uniform at step 0."""
-    return float(np.interp(step, [0, *result.steps], [result.uniform, *result.entropy[name]]))
+    return float(np.interp(step, [0, *steps], [uniform, *values]))
 
 
 def _some(lines: Lines, most: int) -> Lines:

@@ -25,7 +25,7 @@ from algoformer.training.cost import cost
 
 # seconds a step at the default sizes (82 tokens, width 256, T = 20, window 15, 12 layers), batch 64, bf16
 MEASURED: dict[type, float] = {AlgoFormerConfig: 3.92e-3, LoopedConfig: 2.79e-3, TransformerConfig: 2.32e-3}
-PEAK = {"NVIDIA H200": 7.8e14}  # operations a second of one large product in bf16
+PEAK = {"NVIDIA H200": 7.8e14}  # operations a second of one large product in bf16 (benchmarks/train-h200.json)
 ASSUMED: dict[type, float] = {LSTMConfig: 5e-3, LinearSelfAttentionConfig: 1.5e-3}  # the same, not measured
 LEAST = 1e-3  # assumed: a step of a small model is its launches
 START = 20.0  # seconds: kernels, graphs, evaluation

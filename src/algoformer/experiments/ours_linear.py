@@ -6,18 +6,14 @@ The task of Yang et al. 2024 and Garg et al. 2022, on which Gao et al. compare A
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from algoformer.experiments import comparison
 from algoformer.experiments.comparison import Comparison, Race, draw, first_of_all, race
-from algoformer.experiments.experiment import Claim, Site, assumed
+from algoformer.experiments.experiment import Claim, assumed
 from algoformer.experiments.softmax import COMPARED, TINY, stored
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 REVISION = 1
-numbers = comparison.numbers
+run, plot, numbers = race, draw, comparison.numbers
 Result = Race
 
 
@@ -34,16 +30,6 @@ CPU = stored(GPU)
 SMOKE = Config(**TINY, loops=2, window=1, layers=2)
 
 
-def run(config: Config, site: Site) -> Result:
-    """Train or load the three models, and test them on the same prompts."""
-    return race(config, site)
-
-
 def claims(result: Result) -> list[Claim]:
     """AlgoFormer below both others, against each axis."""
     return first_of_all(result, "ours")
-
-
-def plot(result: Result) -> Figure:
-    """Errors and learning curves."""
-    return draw(result)

@@ -6,18 +6,14 @@ On regression with a representation, where Gao et al. say that pre computes the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from algoformer.experiments import comparison
 from algoformer.experiments.comparison import Comparison, Entrant, Race, below, draw, race
-from algoformer.experiments.experiment import Claim, Site
+from algoformer.experiments.experiment import Claim
 from algoformer.experiments.softmax import COMPARED, TINY, stored
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 REVISION = 1
-numbers = comparison.numbers
+run, plot, numbers = race, draw, comparison.numbers
 Result = Race
 
 
@@ -41,17 +37,7 @@ CPU = stored(GPU)
 SMOKE = Config(**TINY, loops=2, window=1, layers=2)
 
 
-def run(config: Config, site: Site) -> Result:
-    """Train or load, and test all on the same prompts."""
-    return race(config, site)
-
-
 def claims(result: Result) -> list[Claim]:
     """The whole is below what is left without a part, after as many steps and for as many FLOPs."""
     whole, *less = result.errors
     return [c for name in less for c in below(result, whole, name, "ours")[:3]]
-
-
-def plot(result: Result) -> Figure:
-    """Errors and learning curves."""
-    return draw(result)

@@ -6,20 +6,17 @@ What is said of one fixed representation should not hang on it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from algoformer.experiments import comparison
 from algoformer.experiments.comparison import Comparison, Race, draw, first_of_all, race
-from algoformer.experiments.experiment import Claim, Site, assumed
+from algoformer.experiments.experiment import Claim, assumed
 from algoformer.experiments.softmax import COMPARED, TINY, stored
 from algoformer.task import Task
 from algoformer.tasks import Representation
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 REVISION = 1
-numbers = comparison.numbers
+run, plot, numbers = race, draw, comparison.numbers
 Result = Race
 
 
@@ -40,16 +37,6 @@ CPU = stored(GPU)
 SMOKE = Config(**TINY, loops=2, window=1, layers=2)
 
 
-def run(config: Config, site: Site) -> Result:
-    """Train or load the three models, and test them on the same prompts."""
-    return race(config, site)
-
-
 def claims(result: Result) -> list[Claim]:
     """AlgoFormer below both others, against each axis."""
     return first_of_all(result, "ours")
-
-
-def plot(result: Result) -> Figure:
-    """Errors and learning curves."""
-    return draw(result)

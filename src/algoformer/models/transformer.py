@@ -60,9 +60,7 @@ class Transformer(Layered, SequenceModel):  # type: ignore[misc, override]
         if self.fused is None or first != loops or masked(p):
             return super().unscored(p, first=first, loops=loops, gradient=gradient)
         s = self.init(p)
-        h = self.fused(
-            s.h, self.blocks[:loops], norm=self.answer.norm, rows=s.layout.rows, prefix=s.layout.mask
-        )  # fmt: skip
+        h = self.fused(s.h, self.blocks[:loops], norm=self.answer.norm, rows=s.layout.rows, prefix=s.layout.mask)
         out: Tensor = self.answer.head(h)
         return out
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from algoformer.bench.translation import EXTRA, MODELS, RATES, STATED, TRIALS, Results, best_rate, best_trial, results
+from algoformer.experiments.algoformer2024_table1 import SHARES, at
 from algoformer.experiments.drawing import COLOURS, INK, axes
 from algoformer.experiments.experiment import Claim, Judgement, Verdict, judge
 from algoformer.report.page import markdown_table as table
@@ -21,7 +22,6 @@ FOLDER = "translation"  # of the results
 NAMES = {"standard": "standard", "looped": "looped", "algoformer": "AlgoFormer"}
 TEXTS = {"multi30k_de_en": "Multi30k", "europarl_de_en": "Europarl", "tatoeba_de_en": "Tatoeba"}
 RISE = 0.05  # nats above the lowest value: overfitted
-SHARES = (0.25, 0.5, 1.0)  # of the steps
 LOOPS = (1, 2, 3, 4, 6, 9, 12, *EXTRA)
 COMMAND = "python -m algoformer.bench.translation {} --data my/corpora"
 HEAD = """# Results of translation
@@ -92,12 +92,6 @@ def curves(found: Results, text: str, settings: Sequence[tuple[str, dict[str, fl
     return fig
 
 
-def at(r: dict[str, Any], step: float) -> float:
-    """The cross-entropy of a run at a step: between two looks on the line between them; uniform at step 0."""
-    steps, values = zip((0, _uniform(r)), *r["curve"], strict=True)
-    return float(np.interp(step, steps, values))
-
-
 def order(first: dict[int, dict[str, Any]], other: dict[int, dict[str, Any]], share: float | None) -> list[Judgement]:
     """Is the first model below the other? After a share of the steps, and of the operations of the cheaper run.
 
@@ -111,8 +105,8 @@ def order(first: dict[int, dict[str, Any]], other: dict[int, dict[str, Any]], sh
         values = {"at the chosen look": [r["entropy"] for r in pair]}
         if share is not None:
             values = {
-                "steps": [at(r, share * r["steps"]) for r in pair],
-                "operations": [at(r, share * spent / r["flops"]) for r in pair],
+                "steps": [_at(r, share * r["steps"]) for r in pair],
+                "operations": [_at(r, share * spent / r["flops"]) for r in pair],
             }
         runs.append(
             [
@@ -306,6 +300,11 @@ def _span(found: Results, text: str, rates: dict[str, float]) -> tuple[float, fl
     lines = [r["curve"] for model, lr in rates.items() for r in _runs(found, text, model, lr).values()]
     low = min(v for line in lines for _, v in line)
     return low, max(low + 1, *(v + 0.1 for line in lines for s, v in line if 4 * s >= line[-1][0]))
+
+
+def _at(r: dict[str, Any], step: float) -> float:
+    steps, values = zip(*r["curve"], strict=True)
+    return at(steps, values, _uniform(r), step)
 
 
 def _uniform(r: dict[str, Any]) -> float:

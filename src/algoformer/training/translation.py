@@ -185,8 +185,10 @@ class _References:
             states = (s for t, s in enumerate(model.states(model.prepare(text), steps[-1])) if t in steps)
             for i, state in enumerate(states):
                 scores = model.scores(model.endings([state])[0].flatten(0, 1)[asked]).float()
-                for kind, share in enumerate((0.0, smoothing)):
+                for kind, share in enumerate((0.0, smoothing) if smoothing else (0.0,)):
                     totals[kind, i] += F.cross_entropy(scores, target, reduction="sum", label_smoothing=share).double()
+        if not smoothing:
+            totals[1] = totals[0]
         model.train(training)
         return totals.cpu()
 
