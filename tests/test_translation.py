@@ -5,6 +5,7 @@ import gzip
 import itertools
 import json
 import math
+import os
 import random
 import subprocess
 import sys
@@ -839,7 +840,7 @@ def small_parts(job, data, plain=bench.Job.parts):
     model, task, config = plain(job, data)
     short = {"layers": 2} if job.model == "standard" else {"loops": 2}
     if job.model != "standard":
-        config = replace(config, random_loops=(1, 2), gradient_loops=2)
+        config = replace(config, random_loops=config.random_loops and (1, 2), gradient_loops=2)
     model = replace(model, width=16, heads=2, vocabulary=300, positions=32, **short)
     return model, replace(task, vocabulary=300, longest=32), replace(config, batch=200, steps=20, log_every=5)
 
@@ -919,7 +920,7 @@ def test_the_plans_make_the_published_runs_and_go_on_from_what_they_found(tmp_pa
         made.append(job)
         rank = {"looped": 3e-4, "standard": 1e-3, "algoformer": 5e-5}[job.model]
         value = abs(math.log(job.lr / rank))
-        bleu = 100 * bench.TRIALS[job.trial]["dropout"] if job.trial else 1.0
+        bleu = 100 * bench.TRIALS[job.trial].dropout + bench.TRIALS[job.trial].last if job.trial else 1.0
         scores = {"test_beam": [1.0, 2.0, 0.0], "valid_greedy": [bleu, 1.0, 0.0]}
         row = {"entropy": value, "best_step": 1, "scores": scores, "seconds": 1.0}
         curve = [[job.steps // 2, value + 1], [job.steps, value]]
@@ -947,6 +948,19 @@ def test_the_plans_make_the_published_runs_and_go_on_from_what_they_found(tmp_pa
         "cosine",
         2,
     )
+    with pytest.raises(ValueError, match=r"the first trials must be finished first; got \[\]"):
+        bench.best_trial({})
+    made.clear()
+    assert bench.runs(["again", "tatoeba"], *place, minutes=9)
+    assert [job.name for job in made[:3]] == ["ours-short-0", "ours-last-0", "ours-short-last-0"]
+    assert [job.name for job in made[3:]] == [
+        f"ours-last{name}" for name in ("-standard-0", "-1", "-standard-1", "-2", "-standard-2")
+    ]  # the shipped model remains that of the first trials
+    configs |= {job.name: job.parts(tmp_path) for job in made}
+    drawn = {name: configs[f"ours-{name}-0"][2] for name in ("strong", "short", "last", "last-standard")}
+    assert [config.random_loops for config in drawn.values()] == [(3, 12), (3, 12), None, None]
+    assert [config.steps for config in drawn.values()] == [10_000, 4000, 10_000, 10_000]
+    assert drawn["last"].window == 1 and drawn["last"].gradient_loops == 12
     model, task, config = configs["europarl_de_en-algoformer-5e-05-0"]
     assert (config.steps, config.batch, config.lr, task.mask, model.dropout) == (20_000, 8192, 5e-5, "causal", 0)
 
@@ -968,6 +982,30 @@ def test_the_shipped_model_is_small_loads_without_a_network_and_reads_what_was_h
     assert translator(["einundzwanzigtausenddreihundertvier"]) == ["twenty-one thousand three hundred and four"]
     with pytest.raises(ValueError, match="did you mean numbers-de-en"):
         algoformer.pretrained("numbers-en-de")
+
+
+def test_the_shipped_model_of_short_sentences_translates_them():
+    translator = algoformer.pretrained("tatoeba-de-en")
+    pairs = {
+        "Guten Morgen!": "Good morning!",
+        "Wo ist der nächste Bahnhof?": "Where is the nearest station?",
+        "Er spielt jeden Tag Tennis.": "He plays tennis every day.",
+        "Kannst du mir bitte helfen?": "Can you please help me?",
+        "Es regnet seit gestern.": "It has been raining since yesterday.",
+        "Sie hat das Buch schon gelesen.": "She has already read the book.",
+        "Ich weiß nicht, was ich tun soll.": "I don't know what to do.",
+        "Tom ist größer als sein Vater.": "Tom is taller than his father.",
+    }
+    assert translator(list(pairs), width=5) == list(pairs.values())
+
+
+@pytest.mark.slow
+def test_the_shipped_model_of_short_sentences_is_as_good_as_its_card_says():
+    home = Path(os.environ.get("ALGOFORMER_DATA", "data"), "tatoeba_de_en")
+    if not home.exists():
+        pytest.skip("it needs the text tatoeba_de_en in the folder ALGOFORMER_DATA")
+    found = quality(algoformer.pretrained("tatoeba-de-en"), Translation(data=str(home)).lines("test"))
+    assert found.bleu == pytest.approx(zoo.about("tatoeba-de-en")["test"]["1"]["bleu"], rel=0.05)
 
 
 @pytest.mark.slow

@@ -284,7 +284,7 @@ def _translation(model: type[Any], **changes: Any) -> Recipe:
 
 def _translation_ours() -> Recipe:
     """Our recipe for text: the source sees all of itself, dropout, smoothed labels, 1e-3 and a cosine."""
-    base = _translation(AlgoFormerConfig, dropout=0.2)
+    base = _translation(AlgoFormerConfig, dropout=0.3)
     train = replace(base.train, lr=1e-3, warmup=1000, schedule="cosine", smoothing=0.1, weight_decay=0.01)
     return replace(base, task=replace(base.task, mask="prefix"), train=train)  # type: ignore[type-var]
 
