@@ -1,6 +1,7 @@
 """Runs that stop themselves in time and go on elsewhere, the ledger of all runs, the plan, and the page of results."""
 
 import dataclasses
+import itertools
 import json
 import multiprocessing
 import os
@@ -30,7 +31,7 @@ from algoformer.experiments.trained import made
 from algoformer.models import LinearSelfAttentionConfig, TransformerConfig
 from algoformer.report import build, markdown, write
 from algoformer.tasks import LinearRegression
-from algoformer.training import OutOfTime, Recipe, TrainConfig, train
+from algoformer.training import Interrupted, OutOfTime, Recipe, TrainConfig, train
 from algoformer.training.codec import model_of
 
 QUICK = "fu2024_rates"
@@ -126,6 +127,22 @@ def test_a_run_that_cannot_travel_is_not_begun_if_it_cannot_end(tmp_path, monkey
     (told,) = entries(tmp_path / "runs.jsonl")
     assert told.outcome == "stopped" and told.steps == 0
     assert made(recipe(steps=20), dataclasses.replace(site, clock=Clock(now + 100, now + 100))).outcome == "finished"
+
+
+def test_a_run_that_is_interrupted_tells_how_far_it_came(tmp_path):
+    class Stopping(LinearRegression):
+        def sample(self, *args, **kwargs):
+            if next(drawn) == 30:
+                signal.raise_signal(signal.SIGINT)
+            return super().sample(*args, **kwargs)
+
+    drawn = itertools.count()
+    r = dataclasses.replace(recipe(), task=Stopping(d=2, n=4))
+    with pytest.raises(Interrupted, match=r"stopped at step \d+ of 400"):
+        made(r, Site(folder=tmp_path / "unfinished", ledger=ledger(tmp_path)))
+    (told,) = entries(tmp_path / "runs.jsonl")
+    (last,) = tmp_path.glob("unfinished/*/checkpoints/*")
+    assert told.outcome == "stopped" and 0 < told.steps < 40 and last.name == f"step-{told.steps:08}"
 
 
 def test_before_a_gpu_is_used_the_estimate_decides(tmp_path, monkeypatch):

@@ -22,7 +22,17 @@ from algoformer.experiments.experiment import Missing, Site
 from algoformer.experiments.ledger import Entry
 from algoformer.files import settle
 from algoformer.models import Model
-from algoformer.training import OutOfTime, Progress, Recipe, TrainingDiverged, Watch, checkpoint, load, train
+from algoformer.training import (
+    Interrupted,
+    OutOfTime,
+    Progress,
+    Recipe,
+    TrainingDiverged,
+    Watch,
+    checkpoint,
+    load,
+    train,
+)
 from algoformer.training.codec import encode, model_of
 
 
@@ -106,7 +116,7 @@ def made(
             entry.steps, entry.outcome = result.step, "stuck" if result.stuck else "finished"
         except TrainingDiverged:
             entry.steps, entry.outcome = limit.step, "diverged"
-        except OutOfTime:
+        except (OutOfTime, Interrupted):
             entry.steps = max(checkpoint.steps(folder / "checkpoints"), default=0) if folder is not None else 0
             entry.outcome = "stopped"
             raise
