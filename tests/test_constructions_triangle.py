@@ -23,6 +23,7 @@ from algoformer.constructions import (
     save,
 )
 from algoformer.constructions.catalogue import CATALOGUE, LOWERINGS
+from algoformer.prompt import Prompt
 from algoformer.solvers import GradientDescent, Links, Newton, Windows
 from algoformer.tasks import Autoregression, ChainOfThought, Representation
 from algoformer.testing import laws, regression
@@ -157,3 +158,30 @@ def test_queries_and_labels_beyond_those_answered_at_once_are_folded_into_the_ba
     program = least_squares(4, scale=1e-4, steps=4)
     wanted = Newton(scale=1e-4, steps=4).trace(p)
     assert torch.allclose(compile(program, masked=False).trace(p), wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_pairs_that_are_hidden_say_nothing_to_solver_interpreter_and_transformer(name, case):
+    c = CATALOGUE[name]
+    p = c.prompts[case](3, torch.Generator().manual_seed(1))
+    if not isinstance(p, Prompt) or c.algorithm is None:
+        pytest.skip("it has no pairs, or no solver")
+    seen = p.seen.clone()
+    seen[:, [0, 3]] = False  # the first tokens carry the columns of matrices too
+    p, steps = Prompt(p.x, p.y, p.queries, seen), min(c.program().steps, 5)
+    lowering, (bar, _) = next(iter(c.bars.items()))
+    wanted = c.algorithm().trace(p, steps)
+    assert (Interpreter(c.program()).trace(p, steps) - wanted).abs().max() <= bar * p.y.abs().max()
+    model = c.compile(lowering)
+    model.outside = "ignore"  # fewer pairs have other spectra than all
+    with torch.no_grad():
+        assert (model.trace(p, steps) - wanted).abs().max() <= bar * p.y.abs().max()
+
+
+def test_a_prompt_without_queries_has_no_answers():
+    p = regression(torch.Generator().manual_seed(0), torch.float64)
+    none = Prompt(p.x, p.y, p.queries[:, :0])
+    program = least_squares(p.x.shape[2], scale=0.01, steps=3)
+    for machine in (Interpreter(program), compile(program, "linear")):
+        with torch.no_grad():
+            assert machine.predict(none).shape == none.asked

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algoformer.experiments import Claim, Site, Verdict, judge, load
+from algoformer.experiments import Claim, Site, Verdict, judge, load, protocol
 from algoformer.experiments.comparison import Race, above, below, flattened
 from algoformer.experiments.estimate import MEASURED, flops, seconds_a_step, work
 from algoformer.experiments.experiment import t_interval
@@ -124,6 +124,10 @@ def test_a_curve_has_flattened_that_falls_by_less_than_a_tenth_in_its_last_third
     assert flattened(raced(line, line)).holds is flat
 
 
+def test_a_curve_that_is_noise_about_the_oracle_has_flattened():
+    assert fall(([1, 60, 80, 100], [1e-3, -1e-6, -1e-6, -1e-6])) == pytest.approx(0)
+
+
 @given(st.floats(0.5, 200))
 def test_a_curve_is_read_between_its_points_on_a_line_of_logarithms(step):
     steps, errors = [1, 7, 50, 100], [1.0, 0.5, 0.01, 0.02]
@@ -190,6 +194,7 @@ def test_the_zero_predictor_has_the_mean_squares_of_the_test_prompts(task):
     states = getattr(task, "layers", 1)
     assert final(task, found) == pytest.approx((target[:, -states:] ** 2).mean())
     assert oracles(task, 50)[-1] < 1e-3 * found[-1] or states > 1
+    assert oracles(task, 80) == protocol.tested(task.oracle, task, prompts=80)[-1]  # on the prompts of the models
 
 
 def test_series_of_autoregression_stay_bounded():

@@ -189,6 +189,52 @@ def test_kaczmarz_fits_the_last_example_and_online_descent_is_its_formula():
     )
 
 
+def test_online_descent_goes_round_the_seen_examples_only():
+    p, _, _ = draw(13, 2, d=3, n=6)
+    seen = torch.tensor([[True, False, True, True, False, False], [False, True, True, False, True, False]])
+    found = solvers.OnlineGradientDescent(eta=0.1, steps=8).predict(Prompt(p.x, p.y, p.queries, seen))
+    for b in range(2):
+        few = Prompt(p.x[b : b + 1, seen[b]], p.y[b : b + 1, seen[b]], p.queries[b : b + 1])
+        torch.testing.assert_close(found[b : b + 1], solvers.OnlineGradientDescent(eta=0.1, steps=8).predict(few))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("d", "n"), [(1, 9), (2, 10), (5, 20)])
+def test_conjugate_gradients_stay_where_they_converged(d, n, dtype):
+    g = torch.Generator().manual_seed(0)
+    x, w, noise = (torch.randn(128, *shape, generator=g, dtype=dtype) for shape in ((n, d), (d, 1), (n, 1)))
+    p = Prompt(x, x @ w + 0.1 * noise, x[:, :2])
+    late = solvers.ConjugateGradient(steps=300).trace(p)[d + 2 :]
+    apart = (late - solvers.LeastSquares().predict(p)).abs().max()
+    assert apart < 1e4 * torch.finfo(dtype).eps
+
+
+def test_the_prefixes_of_a_dense_prompt_keep_directions_that_their_gram_matrix_loses():
+    g = torch.Generator().manual_seed(0)
+    scale = torch.tensor([1, 1, 1, 1e-8], dtype=torch.float64)
+    x = torch.randn(3, 12, 4, generator=g, dtype=torch.float64) * scale
+    p = Dense(x, x @ (torch.randn(3, 4, 1, generator=g, dtype=torch.float64) / scale[:, None]))
+    for solver in (solvers.Newton(steps=200, start="I"), solvers.LeastSquares()):
+        one = torch.cat([solver.predict(p.prefix(i)) for i in range(12)], 1)
+        torch.testing.assert_close(solver.predict(p), one, rtol=1e-6, atol=1e-6)
+
+
+def test_least_squares_of_all_prefixes_at_once_is_that_of_each_and_has_its_gradient():
+    p, _, _ = draw(3, 4, d=5, n=9)
+    dense = Dense(p.x, p.y)
+    wanted = torch.cat([solvers.LeastSquares().predict(dense.prefix(i)) for i in range(9)], 1)
+    torch.testing.assert_close(solvers.LeastSquares().predict(dense), wanted, rtol=0, atol=1e-10)
+    x = p.x.clone().requires_grad_()
+    solvers.LeastSquares().predict(Dense(x, p.y)).sum().backward()
+    assert x.grad is not None and bool(x.grad.isfinite().all())
+
+
+def test_the_nearest_neighbours_are_found_at_any_distance():
+    x = torch.tensor([[[0.0], [1e20], [3e20]]])
+    p = Prompt(x, torch.tensor([[[1.0], [2.0], [4.0]]]), torch.tensor([[[-1e20]]]))
+    assert float(solvers.NearestNeighbours(neighbours=2).predict(p)) == pytest.approx(1.5)
+
+
 # Newton's iteration
 
 

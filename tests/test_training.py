@@ -154,6 +154,24 @@ def test_the_cost_counts_the_products_of_a_step():
     assert c["parameters"] == sum(v.numel() for v in Transformer(TransformerConfig(**TINY, layers=2)).parameters())
 
 
+def test_the_cost_of_a_random_number_of_loops_is_the_mean_over_all_of_them():
+    model = AlgoFormerConfig(**TINY, loops=9)
+
+    def flops(**changes):
+        return cost(model, TASK, TrainConfig(batch=2, **changes))["flops"]
+
+    for how in ({"window": 4}, {"window": 2, "gradient_loops": 5}, {"window": 1, "gradient_loops": 9}):
+        each = [flops(random_loops=(t, t), **{k: min(v, t) for k, v in how.items()}) for t in range(2, 10)]
+        assert flops(random_loops=(2, 9), **how) == pytest.approx(sum(each) / len(each), abs=1)
+    assert flops(window=4, loss="eq6") > flops(window=4)
+
+
+def test_the_cost_of_the_exact_loss_counts_its_queries():
+    model, task = LinearTransformerConfig(features=5, form="eq9"), LinearRegression(d=5, n=6)
+    exact, plain = (cost(model, task, TrainConfig(batch=3, loss=loss))["flops"] for loss in ("rao-blackwell", "window"))
+    assert exact > 2 * plain
+
+
 @pytest.mark.parametrize("form", ["eq9", "eq13"])
 def test_the_rao_blackwellised_loss_is_the_mean_over_weights_and_queries(form, generator):
     sigma = Spectrum().fixed(5, generator).matrix
@@ -278,6 +296,15 @@ def test_a_run_that_is_not_at_full_size_by_half_its_steps_is_marked_stuck(tmp_pa
     assert {"step": 5, "event": "stuck"} in rows
     quick = train(tiny(), TASK, replace(config, advance=-9.0, lr=1e-3))
     assert not quick.stuck and [r["dims"] for r in quick.reached] == [1, 2, 3]
+
+
+def test_a_curriculum_by_the_loss_measures_as_the_loss_does():
+    ramp = {"dims": Ramp(start=1, stop=3), "advance_after": 5, "log_every": 5}
+    for robust in (None, 1.0, 100.0):
+        config = TrainConfig(steps=40, batch=8, lr=1e-9, warmup=0, robust=robust, **ramp)
+        assert train(tiny(), replace(TASK, d=3), config).reached == [{"step": 0, "dims": 1}]  # nothing is learned
+    with pytest.raises(ValueError, match=r"a ramp must go by the clock \(every\) with the loss eq6"):
+        TrainConfig(loss="eq6", **ramp)
 
 
 def test_a_curriculum_the_task_does_not_know_is_refused_before_the_first_step():

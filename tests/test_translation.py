@@ -31,6 +31,7 @@ from algoformer.tasks import number_words as words
 from algoformer.tasks.byte_pairs import END, PAD, SEP, BytePairs
 from algoformer.tasks.translation import Lines, packed, widths
 from algoformer.training import (
+    Ramp,
     TrainConfig,
     Translator,
     cross_entropy,
@@ -833,6 +834,16 @@ def test_of_smoothed_labels_the_best_look_is_that_of_the_smoothed_loss(tmp_path)
     at = course.steps.index(course.best)
     assert course.trained[at] == min(course.trained) == pytest.approx((0.6 * plain + 0.4 * spread) / count, rel=1e-5)
     assert course.per_token[at] == pytest.approx(plain / count, rel=1e-5)
+
+
+def test_what_cannot_be_trained_on_text_is_refused():
+    task = NumberWords(size=50, vocabulary=300)
+    config = AlgoFormerConfig(vocabulary=300, positions=64, width=16, heads=2, loops=2)
+    model = AlgoFormer(config, torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match=r"ema must be 0 where looks choose the weights; got 0\.9"):
+        validated(model, task, TrainConfig(steps=2, batch=200, ema=0.9))
+    with pytest.raises(ValueError, match="a ramp of loops must go by the clock"):
+        train(model, task, TrainConfig(steps=2, batch=200, window=1, loops=Ramp(start=1, stop=2)))
 
 
 def small_parts(job, data, plain=bench.Job.parts):

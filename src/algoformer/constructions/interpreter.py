@@ -96,7 +96,9 @@ def execute(program: Program, layer: Layer, z: Float[Tensor, "b s e"], layout: L
 def attended(program: Program, i: Mac | Copy, z: Float[Tensor, "b s e"], layout: Layout) -> Bool[Tensor, "b s s2"]:
     """Which keys each query attends to: [batch, query, key]."""
     encoder, of = program.encoder, program.stream.of
-    keys = encoder.tokens(layout, groups(i.keys)) & layout.seen
+    keys = encoder.tokens(layout, groups(i.keys)).expand_as(layout.seen)
+    if isinstance(i, Copy) or i.match is not None or program.causal:
+        keys = keys & layout.seen  # else unseen tokens are zero, but for the columns of matrices that they carry
     queries = encoder.tokens(layout, encoder.names if i.queries is None else groups(i.queries)).expand(keys.shape)
     if i.block is not None:
         queries = queries & (of(i.block, z)[..., 0] <= 0)
@@ -128,7 +130,8 @@ def fold(program: Program, p: Any) -> Any:
     y = y.expand(-1, queries, -1, -1, -1).flatten(0, 2)
     if isinstance(p, Dense):
         return Dense(spread(p.x).flatten(0, 2), y, check=False)
-    asked = p.queries.unflatten(1, (queries, -1)) if queries else p.queries[:, None][:, :0]
+    none = p.queries.new_zeros(len(p.queries), 0, 1, p.queries.shape[2])
+    asked = p.queries.unflatten(1, (queries, -1)) if queries else none
     asked = asked[:, :, None].expand(-1, -1, labels, -1, -1).flatten(0, 2)
     return Prompt(spread(p.x).flatten(0, 2), y, asked, spread(p.seen).flatten(0, 2), check=False)
 

@@ -52,7 +52,7 @@ def least_squares(
     order: int = 2,
     ridge: float = 0.0,
 ) -> Program:
-    """Theorem 4.2 with X_0 = scale S or scale I, of any order, with ridge: width 4d + 3 (5d + 3 for order > 2)."""
+    """Theorem 4.2 with X_0 = scale S or scale I, of any order, with ridge: width 4d + 3 (6d + 3 for order > 2)."""
     if order < 2:
         raise ValueError(f"order must be at least 2; got {order}")
     z = Stream(x=d, s=d, eye=d, a=d, t=1, y=1, o=1, **({"e": d, "p": d} if order > 2 else {}))

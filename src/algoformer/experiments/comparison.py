@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from algoformer.experiments import estimate
 from algoformer.experiments.drawing import COLOURS, INK, axes
 from algoformer.experiments.experiment import Claim, Site, excess, stated
-from algoformer.experiments.protocol import FLAT, VALIDATION, WATCHED, at, fall, final, links, oracles, zeros
+from algoformer.experiments.protocol import FLAT, LEAST, VALIDATION, WATCHED, at, fall, final, links, oracles, zeros
 from algoformer.experiments.softmax import Softmax
 from algoformer.task import Task
 from algoformer.training import Recipe
@@ -18,7 +18,6 @@ from algoformer.training import Recipe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LEAST = 1e-9  # of the zero predictor: two models at the oracle are equally good
 
 Curves = list[list[float]]  # by state of a chain of thought (one of other tasks), and examples seen
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -34,6 +35,7 @@ WATCHED = 640  # prompts of the learning curve
 LOOKS, APART = 30, 1000  # points of the learning curve at most, and steps between them at least
 OUTCOMES = ("finished", "stuck", "diverged")
 FLAT = 0.1  # of the error, over the last third of the steps
+LEAST = 1e-9  # of the zero predictor: two models at the oracle are equally good
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,15 +135,12 @@ def zeros(task: Task[Any], prompts: int, seed: int = TEST) -> list[float]:
     return evaluate(Zero(), task, prompts=prompts, seed=seed, clean=True).zeros
 
 
+@lru_cache(maxsize=32)  # it is the same for all seeds of training
 def oracles(task: Task[Any], prompts: int, seed: int = TEST) -> list[float]:
-    """The squared errors of the oracle before noise, by position.
-
-    Without noise it is exact in the end on any prompts, so that a few are enough.
-    """
+    """The squared errors of the oracle before noise, by position, on the prompts that models are tested on."""
     if task.oracle is None:
         return [0.0] * len(zeros(task, 1, seed))
-    few = prompts if getattr(task, "noise", 0.0) else min(prompts, 64)
-    return tested(task.oracle, task, prompts=few, seed=seed)[-1]
+    return tested(task.oracle, task, prompts=prompts, seed=seed)[-1]
 
 
 @dataclass(frozen=True)
@@ -183,8 +182,9 @@ def reached(curve: tuple[Sequence[int], Sequence[float]], error: float) -> int |
 
 def fall(curve: tuple[Sequence[int], Sequence[float]]) -> float:
     """The share of the error that the last third of the steps took away; below `FLAT` the curve has flattened."""
-    before = at(curve, 2 / 3 * curve[0][-1])
-    return 1 - curve[1][-1] / before
+    steps, errors = curve
+    positive = steps, [max(error, LEAST) for error in errors]  # an excess may be noise about 0
+    return 1 - positive[1][-1] / at(positive, 2 / 3 * steps[-1])
 
 
 @dataclass(frozen=True)

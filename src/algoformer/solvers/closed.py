@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from algoformer.algorithm import Algorithm
 from algoformer.checks import real, whole
-from algoformer.prompt import Prompt
-from algoformer.solvers.linear import Linear, counts, cutoff, extremes, origin, ratio
+from algoformer.prompt import Dense, Prompt
+from algoformer.solvers.linear import Linear, answers, counts, cutoff, extremes, origin, ratio
+from algoformer.solvers.spectrum import prefixes
 
 
 class Solution(NamedTuple):
@@ -31,11 +32,23 @@ class _Closed(Linear[Solution]):
 
 @dataclass(frozen=True, kw_only=True)
 class LeastSquares(_Closed):
-    """w = X⁺ y, the minimum-norm least-squares solution, by the singular values of X."""
+    """w = X⁺ y, the minimum-norm least-squares solution, by the singular values of X; for every prefix at once."""
 
-    def init(self, p: Prompt) -> Solution:
+    kinds: ClassVar[tuple[type, ...]] = (Prompt, Dense)
+
+    def prepare(self, p: Any) -> Any:
+        through = torch.is_grad_enabled() and isinstance(p, Dense) and p.x.requires_grad
+        return p.expand() if through else super().prepare(p)  # eigenvectors have no gradient where values are equal
+
+    def init(self, p: Any) -> Solution:
+        if isinstance(p, Dense):
+            along = prefixes(p)
+            return Solution(along.solved(torch.ones_like(along.values)))
         x, y = p.pairs
         return Solution(torch.linalg.pinv(x, rtol=cutoff(x)) @ y if x.shape[1] else origin(p))
+
+    def read(self, p: Any, s: Solution) -> Float[Tensor, "b o k"]:
+        return answers(p, s.w)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +91,8 @@ class NearestNeighbours(Algorithm[Prompt, Float[Tensor, "b m k"]]):
         _, y = p.pairs
         distance = (p.queries[:, :, None] - p.x[:, None]).square().sum(-1).where(p.seen[:, None], torch.inf)
         near = distance.topk(min(self.neighbours, p.x.shape[1]), dim=-1, largest=False)
-        used = near.values.isfinite().to(y.dtype)  # [b m j]; labels of unseen pairs are 0
         rows = torch.arange(len(y), device=y.device)[:, None, None]
+        used = p.seen[rows, near.indices].to(y.dtype)  # [b m j]; labels of unseen pairs are 0
         return ratio((y[rows, near.indices] * used[..., None]).sum(2), used.sum(2)[..., None])
 
     def step(self, p: Prompt, s: Tensor, t: int) -> Tensor:

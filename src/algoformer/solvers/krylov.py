@@ -16,18 +16,22 @@ Search = Literal["exact", "unit"]
 
 
 class Conjugate(NamedTuple):
-    """The iterate, the residual y - Xw, the direction, the squared norm of the gradient, and the inputs."""
+    """The iterate, the residual y - Xw, the direction, the gradient's squared norm and noise, and the inputs."""
 
     w: Tensor
     r: Tensor
     v: Tensor
     g2: Tensor
+    noise: Tensor
     x: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConjugateGradient(Linear[Conjugate]):
-    """w ← w + α v, α = |g|²/|Xv|²; v ← g + (|g|²/|g₋₁|²) v with g = X'(y - Xw) (Hestenes and Stiefel)."""
+    """w ← w + α v, α = |g|²/|Xv|²; v ← g + (|g|²/|g₋₁|²) v with g = X'(y - Xw) (Hestenes and Stiefel).
+
+    Once g is rounding noise w stays where it is.
+    """
 
     steps: int = 20
 
@@ -37,15 +41,15 @@ class ConjugateGradient(Linear[Conjugate]):
     def init(self, p: Prompt) -> Conjugate:
         x, y = p.pairs
         g = x.mT @ y
-        return Conjugate(origin(p), y, g, _dot(g, g), x)
+        return Conjugate(origin(p), y, g, _dot(g, g), _noise(g), x)
 
     def step(self, p: Prompt, s: Conjugate, t: int) -> Conjugate:
         xv = s.x @ s.v
-        alpha = ratio(s.g2, _dot(xv, xv))
+        alpha = ratio(s.g2.where(s.g2 > s.noise.square(), 0.0), _dot(xv, xv))
         r = s.r - alpha * xv
         g = s.x.mT @ r
         g2 = _dot(g, g)
-        return Conjugate(s.w + alpha * s.v, r, g + ratio(g2, s.g2) * s.v, g2, s.x)
+        return s._replace(w=s.w + alpha * s.v, r=r, v=g + ratio(g2, s.g2) * s.v, g2=g2)
 
 
 class Curved(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from algoformer.checks import one_of, real, whole
@@ -13,16 +14,17 @@ from algoformer.solvers.linear import Linear, origin, ratio
 
 
 class Stepping(NamedTuple):
-    """The iterate and the examples."""
+    """The iterate, the examples with the seen ones first, and how many these are [b]."""
 
     w: Tensor
     x: Tensor
     y: Tensor
+    seen: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineGradientDescent(Linear[Stepping]):
-    """w ← w + η x_i (y_i - <w, x_i>) with i = t mod n; `eta="kaczmarz"` is η = 1/|x_i|².
+    """w ← w + η x_i (y_i - <w, x_i>) with i = t mod n of n seen examples; `eta="kaczmarz"` is η = 1/|x_i|².
 
     By default one pass over the examples.
     """
@@ -42,13 +44,17 @@ class OnlineGradientDescent(Linear[Stepping]):
         return p.x.shape[1] if self.steps is None else self.steps
 
     def init(self, p: Prompt) -> Stepping:
-        return Stepping(origin(p), *p.pairs)
+        order = (~p.seen).to(torch.int8).argsort(dim=1, stable=True)[..., None]
+        x, y = (v.gather(1, order.expand_as(v)) for v in p.pairs)
+        return Stepping(origin(p), x, y, p.seen.sum(1))
 
     def step(self, p: Prompt, s: Stepping, t: int) -> Stepping:
         if s.x.shape[1] == 0:
             return s
-        i = t % s.x.shape[1]
-        x, y = s.x[:, i, :, None], s.y[:, i, None, :]
+        turn = s.seen.clamp(min=1) if self.steps is not None else torch.full_like(s.seen, s.x.shape[1])
+        i = t % turn  # in one pass the places of unseen examples come last, and are idle
+        rows = torch.arange(len(i), device=i.device)
+        x, y = s.x[rows, i, :, None], s.y[rows, i, None, :]
         change = x * (y - x.mT @ s.w)
         if self.eta == "kaczmarz":
             return s._replace(w=s.w + ratio(change, x.square().sum(1, keepdim=True).expand_as(change)))

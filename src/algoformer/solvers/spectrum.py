@@ -35,8 +35,9 @@ def directions(x: Tensor, y: Tensor, ridge: float = 0.0) -> Directions:
 def prefixes(p: Dense, ridge: float = 0.0) -> Directions:
     """The same for every prefix of a dense prompt, from cumulative sums of x x' in double precision.
 
-    Eigenvectors of a Gram matrix lose its condition number in digits. Where that would show (an eigenvalue neither
-    zero to rounding nor large enough) the prefix goes the slower way, by its own singular values.
+    Eigenvectors of a Gram matrix lose its condition number in digits. Where that would show (an eigenvalue that is not
+    large enough, or fewer of them above rounding than examples could give) the prefix goes the slower way, by its own
+    singular values.
     """
     x, y = p.x.double(), p.y.double()
     n, d = x.shape[1:]
@@ -46,6 +47,7 @@ def prefixes(p: Dense, ridge: float = 0.0) -> Directions:
     some = values > max(n, d) * eps * top
     z = ratio(v.mT @ before(x, y), values.where(some, 0.0)[..., None].expand(*values.shape, y.shape[2]))
     doubtful = (some & (values < eps / max(wanted, 1e3 * eps) * top)).any(-1)
+    doubtful |= some.sum(-1) < torch.arange(n, device=x.device).clamp(max=d)
     found = [values.where(some, 0.0).to(p.x), v.to(p.x), z.to(p.x)]
     if bool(doubtful.any()):
         values, v, z = directions(*p.expand()[doubtful.flatten()].pairs, ridge)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from algoformer.task import Task
 from algoformer.training.config import Ramp, TrainConfig
@@ -57,17 +58,21 @@ class Curriculum:
             self.stage, self.since, self.running = self.stage + 1, step, None
 
     def bounds(self, size: Size, prompts: int = 2048, solved: int = 64) -> tuple[float, float]:
-        """The losses Z of the zero predictor and O of the oracle (0 where there is none) at a size.
+        """The losses, as trained, Z of the zero predictor and O of the oracle (0 where there is none) at a size.
 
         The oracle solves only a few of the prompts; its loss relative to Z varies far less than either.
         """
+
+        def loss(error: Tensor) -> float:
+            square, robust = error.square(), self.config.robust
+            return float((square if robust is None else torch.log1p(square / robust)).mean())
+
         if self._bounds is None or self._bounds[0] != size:
             task = resized(self.task, size)
             sample = task.sample(prompts, seeded(torch.Generator(), self.config.seed, "bounds"), torch.float64)
-            zero, share, few = float(sample.target.square().mean()), 0.0, sample.target[:solved]
+            zero, share, few = loss(sample.target), 0.0, sample.target[:solved]
             if task.oracle is not None:
-                error = task.oracle.predict(sample.prompt[:solved]) - few
-                share = float(error.square().mean() / few.square().mean())
+                share = loss(task.oracle.predict(sample.prompt[:solved]) - few) / loss(few)
             self._bounds = size, zero, zero * share
         return self._bounds[1:]
 

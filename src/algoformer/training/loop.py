@@ -229,6 +229,8 @@ class _Run:
             raise TypeError(f"a task of text must be a Parallel; got {type(task).__name__}")
         if c.loss != "window" or c.robust is not None or c.pool is not None:
             raise ValueError("loss must be window, and robust and pool None, on text; got another")
+        if c.loops is not None and c.loops.every is None:
+            raise ValueError(f"a ramp of loops must go by the clock (every) on text; got {c.loops}")
         if positions and task.longest > positions:
             raise ValueError(f"positions must be at least the {task.longest} tokens of a text; got {positions}")
 

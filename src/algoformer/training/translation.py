@@ -259,6 +259,8 @@ def validated(
     translator so far is in `best`. When `stop` says so the run writes a checkpoint and is interrupted.
     """
     whole("checks", checks, 1)
+    if config.ema:
+        raise ValueError(f"ema must be 0 where looks choose the weights; got {config.ema}")
     every = max(1, config.steps // checks)
     config = replace(config, log_every=math.gcd(config.log_every, every))
     home = None if folder is None else Path(folder)
