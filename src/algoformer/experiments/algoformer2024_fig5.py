@@ -9,21 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import TYPE_CHECKING
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
-from algoformer.experiments.protocol import TEST, zeros
+from algoformer.experiments.protocol import tested, zeros
 from algoformer.experiments.softmax import COMPARED, TINY, Softmax, stored
 from algoformer.solvers import GradientDescent, Newton, Ridge
-from algoformer.training import Recipe, evaluate
+from algoformer.training import Recipe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figure 5"
 
 
@@ -86,12 +84,11 @@ def run(config: Config, site: Site) -> Result:
                 config.algoformer(task, loops), task, site, loops=steps, purpose=name, window=last, lr=rate
             )
             lines[name][f"AlgoFormer ({loops}, {last})"] = [row[-1] / zero for row in found.errors]
-        few: dict[str, Any] = {"prompts": min(config.prompts, 128), "seed": TEST, "clean": True, "dtype": torch.float64}
         for title, solver in (("gradient descent", GradientDescent()), ("Newton", Newton())):
-            known = evaluate(solver, task, steps=steps, **few)
-            lines[name][title] = [row[-1] / known.zeros[-1] for row in known.mean]
-        best = evaluate(Ridge(strength=max(noise**2, 1e-12)), task, **few)
-        ridge[name] = best.mean[-1][-1] / best.zeros[-1]
+            known = tested(solver, task, prompts=config.prompts, loops=steps, last=True)
+            lines[name][title] = [row[-1] / zero for row in known]
+        best = tested(Ridge(strength=max(noise**2, 1e-12)), task, prompts=config.prompts, last=True)
+        ridge[name] = best[-1][-1] / zero
     standard: dict[str, float] = {}
     for precision in config.precisions:
         shape = config.standard(calm, config.layers)

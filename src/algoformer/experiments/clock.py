@@ -9,7 +9,7 @@ from typing import Self
 from algoformer.checks import real
 
 RESERVE = 12.0  # seconds to write a checkpoint and leave
-TRAVELS = 60 * 2**20  # bytes: a checkpoint above this is not moved to another machine
+TRAVELS = 48 * 2**20  # bytes: a checkpoint above this is not moved to another machine
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from algoformer.experiments.softmax import SHORT, TINY, stored
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 1
+REVISION = 2
 SOURCE = "Figure 21"
 Result = Maps
 

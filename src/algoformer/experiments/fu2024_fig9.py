@@ -20,7 +20,7 @@ from algoformer.prompt import Dense
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 1
+REVISION = 2
 SOURCE = "Figure 9"
 
 

@@ -10,18 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.lsa import MEDIUM, SMALL, TINY, Attention
 from algoformer.solvers import Newton
-from algoformer.training import evaluate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 1
+REVISION = 2
 SOURCE = "Figure 2"
 
 
@@ -51,27 +48,18 @@ class Result:
 
 
 def run(config: Config, site: Site) -> Result:
-    """Train one model for each depth; Newton on the same kind of prompts in float64."""
+    """Train one model for each depth; Newton on the same prompts."""
     task = config.task(config.kappa)
     mean, median = [], []
     for layers in config.layers:
-        found = evaluate(
-            config.model(layers, task, site), task, prompts=config.prompts, seed=site.seed, device=site.device
-        )
+        found = config.tested(config.model(layers, task, site), task, site)
         mean.append(found.mean[-1][-1] / found.zero)
         median.append(found.median[-1][-1] / found.zero)
     curves: dict[str, dict[str, list[float]]] = {"I": {}, "S": {}}
     steps = list(range(1, max(config.layers) + 1))
     for start in ("I", "S"):
         for order in config.orders:
-            found = evaluate(
-                Newton(start=start, order=order),
-                task,
-                prompts=min(config.prompts, 2000),
-                steps=steps,
-                seed=site.seed,
-                dtype=torch.float64,
-            )
+            found = config.tested(Newton(start=start, order=order), task, site, steps)
             curves[start][str(order)] = [row[-1] / found.zero for row in found.mean]
     return Result(
         layers=list(config.layers), mean=mean, median=median, newton_identity=curves["I"], newton_gram=curves["S"]

@@ -7,6 +7,7 @@ output is a polynomial of degree 3^L in it, clipped; where it is hidden from the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from algoformer.experiments.experiment import Claim, Knob, Site, assumed, coded,
 from algoformer.experiments.lsa import MEDIUM, SMALL, TINY, Attention
 from algoformer.prompt import Prompt
 from algoformer.solvers import Newton
+from algoformer.training import Recipe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +38,15 @@ class Config(Attention):
     far: float = stated(100.0)
     batch_of_prompts: int = stated(5000)
     orders: tuple[int, ...] = stated((2, 3))
+
+    @property
+    def masked(self) -> Config:
+        """The query hidden from the keys, for the deepest model: unclipped sums grow past all bounds, means do not."""
+        return replace(self, hidden=True, clip=None, mean=True)
+
+    def recipes(self) -> Iterator[Recipe]:
+        yield from super().recipes()
+        yield self.masked.recipe(max(self.layers), self.task(self.kappa))
 
 
 PAPER = Config()
@@ -84,7 +95,7 @@ def run(config: Config, site: Site) -> Result:
         return line, straight, float((plain - sample.target).square().mean() / sample.target.square().mean())
 
     found = [swept(config, layers) for layers in config.layers]
-    masked = swept(replace(config, hidden=True, clip=None), max(config.layers))
+    masked = swept(config.masked, max(config.layers))
     newton = {
         str(order): [
             _swept(Newton(start="I", order=order, steps=t), prompt.to(dtype=torch.float64), values)[0]
@@ -106,7 +117,7 @@ def _swept(algorithm: Algorithm[object, object], prompt: Prompt, values: torch.T
     design = torch.stack([torch.ones_like(v), v], 1)
     left = out.mT - design @ torch.linalg.lstsq(design, out.mT).solution
     spread = (out - out.mean(1, keepdim=True)).square().sum()
-    return out.mean(0).tolist(), float(1 - left.square().sum() / spread)
+    return out.mean(0).tolist(), float(1 - left.square().sum() / spread) if spread else 1.0
 
 
 def claims(result: Result) -> list[Claim]:

@@ -27,7 +27,7 @@ from algoformer.training import Recipe, TrainConfig
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 1
+REVISION = 2
 SOURCE = "Figure 7"
 
 
@@ -46,6 +46,7 @@ class Config:
     batch: int = assumed(64)
     lr: float = coded(1e-4)
     final_lr: float = coded(5e-5)
+    ahead: int = assumed(100)  # steps whose prompts are drawn, and solved by Newton's method, at once
     layers_a_step: int = stated(13)
     prompts: int = assumed(1000)
     train: bool = assumed(True)  # or only load what is kept
@@ -64,7 +65,7 @@ class Config:
             )  # fmt: skip
             train = TrainConfig(
                 steps=self.steps, batch=self.batch, lr=self.lr, final_lr=self.final_lr, warmup=0, optimiser="adam",
-                log_every=min(50, self.steps),
+                log_every=min(50, self.steps), ahead=self.ahead,
             )  # fmt: skip
             yield Recipe(model=model, task=self.task, train=train)
 

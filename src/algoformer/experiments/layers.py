@@ -23,6 +23,8 @@ from algoformer.models import Model
 from algoformer.prompt import Dense
 from algoformer.task import Task
 
+MORE = 8  # a read-out of 256 numbers that is fitted on few prompts is several times worse than the model's own
+
 
 @dataclass(frozen=True, eq=False)
 class Read:
@@ -79,7 +81,7 @@ def layer_weights(settings: Softmax, prompts: int, config: Any, task: Task[Any],
 
 
 def read_layers(model: Model, task: Task[Any], prompts: int, site: Site) -> Read:
-    """The answers of every layer on the fixed prompts, by read-outs fitted on as many others."""
+    """The answers of every layer on the fixed prompts, by read-outs fitted on others."""
     prompt = fixed(task, prompts, site)
     with torch.no_grad():
         answers = read_outs(model, task, prompts, site).trace(prompt.to(device=site.device))
@@ -141,13 +143,12 @@ class ReadOuts(Algorithm[Any, Layer]):
 
 
 def read_outs(model: Model, task: Task[Any], prompts: int, site: Site) -> ReadOuts:
-    """The model with a read-out for every layer, fitted on prompts of their own."""
-    known = fixed(task, prompts, site, stream=2)
+    """The model with a read-out for every layer, fitted on `MORE` times as many prompts of their own."""
+    known = fixed(task, MORE * prompts, site, stream=2)
     target = known.y.double().flatten(0, 1)
     with torch.no_grad():
         q = model.prepare(known.to(device=site.device))
-        streams = [_rows(s).double().cpu().flatten(0, 1) for s in model.states(q)]
-    fits = [fit(h, target) for h in streams]
+        fits = [fit(_rows(s).double().cpu().flatten(0, 1), target) for s in model.states(q)]
     parts = ("centre", "scale", "w", "offset")
     return ReadOuts(model, [Probe(*(getattr(f, part).to(site.device) for part in parts)) for f in fits])
 

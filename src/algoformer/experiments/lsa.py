@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from algoformer.algorithm import Algorithm
 from algoformer.experiments.experiment import Site, assumed, coded, stated
-from algoformer.experiments.trained import trained
-from algoformer.models import LinearSelfAttentionConfig, Model
+from algoformer.experiments.protocol import TEST, Zero
+from algoformer.experiments.trained import made
+from algoformer.models import LinearSelfAttentionConfig
 from algoformer.tasks import Conditioned, Isotropic, LinearRegression
-from algoformer.training import Ramp, Recipe, TrainConfig
+from algoformer.training import Evaluation, Ramp, Recipe, TrainConfig, evaluate
+
+EACH = 16  # test prompts that share their inputs' covariance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +50,17 @@ class Attention:
         covariance = Isotropic() if kappa == 1 else Conditioned(kappa=kappa, shared=True)
         return LinearRegression(d=self.d, n=self.n, covariance=covariance, noise=noise)
 
-    def model(self, layers: int, task: LinearRegression, site: Site) -> Model:
-        """The trained model of a depth."""
-        return trained(self.recipe(layers, task), site, fresh=self.train)
+    def model(self, layers: int, task: LinearRegression, site: Site) -> Algorithm[Any, Any]:
+        """The trained model of a depth; one whose training diverged has learned nothing, and says 0."""
+        return made(self.recipe(layers, task), site, fresh=self.train).model or Zero()
+
+    def tested(
+        self, algorithm: Algorithm[Any, Any], task: LinearRegression, site: Site, steps: Sequence[int] | None = None
+    ) -> Evaluation:
+        """On prompts that are the same for all, every `EACH` of them with a covariance of their own."""
+        return evaluate(
+            algorithm, task, prompts=self.prompts, steps=steps, seed=TEST, batch=EACH, device=site.device, portable=True
+        )
 
     def recipes(self) -> Iterator[Recipe]:
         """All trainings; of those with one condition number."""
@@ -75,7 +87,7 @@ class Attention:
 
 
 # What one GPU does: a fifth of the steps, at a higher rate.
-MEDIUM: dict[str, Any] = {"layers": (1, 2, 3, 4, 6), "steps": 20_000, "warmup": 2000, "lr": 5e-4}
+MEDIUM: dict[str, Any] = {"layers": (1, 2, 3, 4, 6), "steps": 20_000, "warmup": 2000, "lr": 5e-4, "prompts": 6400}
 NORMED_MEDIUM: dict[str, Any] = MEDIUM | {"layers": (1, 3, 6, 12)}
 SMALL: dict[str, Any] = {
     "d": 5, "n": 20, "layers": (1, 2, 3, 4), "heads": 2, "width": None, "scratch": 0, "hidden": True, "mean": True,

@@ -19,7 +19,7 @@ from algoformer.experiments.ledger import FILE, append
 from algoformer.experiments.registry import EXPERIMENTS
 
 PART = 15 * 2**20  # bytes of a file
-MOST = 60 * 2**20  # bytes in all
+MOST = 48 * 2**20  # bytes in all
 NAME = re.compile(r"results-([0-9a-f]{16})-(\d+)-of-(\d+)\.part")
 
 

@@ -20,7 +20,7 @@ from algoformer.solvers import GradientDescent, LeastSquares, Newton
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 1
+REVISION = 2
 SOURCE = "ours"
 
 

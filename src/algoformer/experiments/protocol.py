@@ -43,7 +43,8 @@ class Measured:
     """What became of a training: errors before noise by loop or layer and asked position, and the learning curve.
 
     The curve is that of the prompts of validation: steps, the error at the last position, and the mean over positions.
-    A run that diverged has the error of the zero predictor everywhere: it counts, as one that learned nothing.
+    A run that diverged has the error of the zero predictor, also at the end of its curve: it counts, as one that
+    learned nothing.
     """
 
     outcome: str
@@ -74,11 +75,14 @@ def measured(
     def make() -> dict[str, Tensor]:
         curve = watch(task, recipe.train.steps, site)
         found = made(recipe, site, fresh=fresh, keep=keep, watch=curve, purpose=purpose)
-        points = [row for row in found.log if row.get("event") == "error"]
+        points = [[row["step"], row["last"], row["mean"]] for row in found.log if row.get("event") == "error"]
+        if found.model is None:
+            nothing = zeros(task, WATCHED, VALIDATION)
+            points.append([recipe.train.steps, final(task, nothing), sum(nothing) / len(nothing)])
         return {
             "outcome": torch.tensor([float(OUTCOMES.index(found.outcome))]),
             "errors": torch.tensor(_errors(found, task, prompts, loops, seed, site)),
-            "curve": torch.tensor([[row["step"], row["last"], row["mean"]] for row in points]).reshape(-1, 3),
+            "curve": torch.tensor(points).reshape(-1, 3),
         }
 
     found = kept("measured", recipe, (prompts, seed, *loops), site, make)
@@ -114,11 +118,19 @@ def final(task: Task[Any], asked: Sequence[float]) -> float:
 
 
 def tested(
-    model: Any, task: Task[Any], *, prompts: int, seed: int = TEST, device: str = "cpu", loops: Sequence[int] = ()
+    model: Any,
+    task: Task[Any],
+    *,
+    prompts: int,
+    seed: int = TEST,
+    device: str = "cpu",
+    loops: Sequence[int] = (),
+    last: bool = False,
 ) -> list[list[float]]:
     """Squared errors before noise, by loop and position."""
+    steps: Any = list(loops) or None
     return evaluate(
-        model, task, prompts=prompts, steps=list(loops) or None, seed=seed, device=device, clean=True, portable=True
+        model, task, prompts=prompts, steps=steps, seed=seed, device=device, clean=True, portable=True, last=last
     ).mean
 
 
@@ -154,7 +166,8 @@ class Zero(Algorithm[Any, Tensor]):
         return p
 
     def init(self, p: Any) -> Tensor:
-        return torch.zeros(p.asked)
+        some = next(v for v in vars(p).values() if isinstance(v, Tensor))
+        return some.new_zeros(p.asked)
 
     def step(self, p: Any, s: Tensor, t: int) -> Tensor:
         raise ValueError("Zero is a closed form and has no step")

@@ -134,13 +134,18 @@ def kept(models: Path, seed: int) -> list[Path]:
     return [home for home in homes if json.loads((home / "config.json").read_text())["train"]["seed"] == seed]
 
 
+EARLY = 10  # lines of the log after which the pace of a run is known
+
+
 class _Limit:
     """Holds a run that cannot travel to the time it has: by an estimate before it begins, then by its own pace."""
 
     def __init__(self, recipe: Recipe, model: Model, site: Site, begun: int) -> None:
         self.recipe, self.site, self.step, self.first = recipe, site, begun, begun
-        self.bytes = 3 * sum(v.nbytes for v in model.parameters())  # with the two moments of the optimiser
+        copies = 4 if recipe.train.ema else 3  # weights, the two moments of the optimiser, and averages
+        self.bytes = copies * sum(v.nbytes for v in model.parameters())
         self.bound = self.bytes > TRAVELS and not begun
+        self.rate = 0.0
 
     def before(self) -> None:
         """The estimate, where there is one for this device."""
@@ -148,9 +153,9 @@ class _Limit:
             self._check(seconds(self.recipe))
 
     def __call__(self, p: Progress) -> None:
-        early, self.step = p.step - self.first <= 10 * self.recipe.train.log_every, p.step
-        if self.bound and early and p.step > self.first + self.recipe.train.log_every:  # the first lines compile
-            self._check(p.eta)
+        self.step, self.rate = p.step, max(self.rate, p.rate)
+        if self.bound and p.step - self.first == EARLY * self.recipe.train.log_every:
+            self._check((p.steps - p.step) / self.rate)  # the best of the first lines: some compile
 
     def _check(self, time_needed: float) -> None:
         if not self.site.clock.fits(time_needed):

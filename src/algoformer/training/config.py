@@ -45,7 +45,8 @@ class TrainConfig:
     the zero predictor and of the task's oracle at that size. `random_loops` draws the number of loops of every step:
     (T - w + 1, T) with a window of 1 and gradient in all T loops is one loop of a window w a step, and has its mean.
 
-    Data are a function of (seed, step); with a `pool`, rows of so many fixed prompts. `precision` "auto" is bf16 on a
+    Data are a function of (seed, step); with a `pool`, rows of so many fixed prompts. Those of `ahead` steps are drawn
+    at once, which helps where a sampler takes many small operations. `precision` "auto" is bf16 on a
     GPU and fp32 elsewhere; `fast` (None: on a GPU) runs whole steps as CUDA graphs, on hand-written `kernels` where
     they apply, otherwise compiled.
     """
@@ -74,6 +75,7 @@ class TrainConfig:
     advance: float = 0.6
     advance_after: int = 200
     pool: int | None = None
+    ahead: int = 1
     precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
     fast: bool | None = None
     kernels: bool = True
@@ -83,7 +85,7 @@ class TrainConfig:
     keep: int = 2
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "log_every", "checkpoint_every", "keep"):
+        for name in ("steps", "batch", "ahead", "log_every", "checkpoint_every", "keep"):
             whole(name, getattr(self, name), 1)
         for name in ("seed", "warmup", "advance_after"):
             whole(name, getattr(self, name))
@@ -110,6 +112,8 @@ class TrainConfig:
             raise ValueError(f"betas must be two numbers in [0, 1); got {self.betas}")
         if self.pool is not None and self.pool < self.batch:
             raise ValueError(f"pool must hold at least a batch of {self.batch} prompts; got {self.pool}")
+        if self.pool is not None and self.ahead > 1:
+            raise ValueError(f"ahead must be 1 beside a pool, which is drawn but once; got {self.ahead}")
         if self.optimiser == "lbfgs" and self.clip is not None:
             raise ValueError(f"clip must be None with lbfgs, whose line of descent it would bend; got {self.clip}")
         ramps = (self.dims, self.examples, self.loops)

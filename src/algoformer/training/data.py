@@ -92,6 +92,7 @@ class Data:
         share = config.batch // world
         self.rows = slice(rank * share, (rank + 1) * share)
         self.pool: tuple[Size, Sample[Any]] | None = None
+        self.drawn: tuple[tuple[int, Size], Sample[Any]] | None = None
 
     def batch(self, step: int, size: Size) -> Batch:
         """The batch of a step."""
@@ -99,14 +100,20 @@ class Data:
         task, config = resized(self.task, sized), self.config
         if self.text:
             return self._text(task.sample(config.batch, seeded(self.generator, config.seed, "data", step), self.dtype))
-        if config.pool is None:
+        rows: slice | Tensor = self.rows
+        if config.pool is None and config.ahead == 1:
             sample = task.sample(config.batch, seeded(self.generator, config.seed, "data", step), self.dtype)
-            rows: slice | Tensor = self.rows
+        elif config.pool is None:
+            turn, place = divmod(step, config.ahead)
+            if self.drawn is None or self.drawn[0] != (turn, sized):
+                g = seeded(self.generator, config.seed, "data", turn, "ahead")
+                self.drawn = (turn, sized), task.sample(config.ahead * config.batch, g, self.dtype)
+            sample, begin = self.drawn[1], place * config.batch
+            rows = slice(begin + self.rows.start, begin + self.rows.stop)
         else:
             if self.pool is None or self.pool[0] != sized:
                 self.pool = sized, task.sample(config.pool, seeded(self.generator, config.seed, "pool"), self.dtype)
             sample = self.pool[1]
-            rows = self.rows
             if config.pool > config.batch:
                 g = seeded(self.generator, config.seed, "rows", step)
                 rows = torch.randperm(config.pool, generator=g, device=g.device)[self.rows]

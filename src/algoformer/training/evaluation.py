@@ -10,6 +10,7 @@ import torch
 
 from algoformer.algorithm import Algorithm
 from algoformer.checks import whole
+from algoformer.prompt import Dense
 from algoformer.task import Task
 from algoformer.tasks.translation import Parallel
 from algoformer.training.data import seeded
@@ -50,12 +51,13 @@ def evaluate(
     dtype: torch.dtype = torch.float32,
     clean: bool = False,
     portable: bool = False,
+    last: bool = False,
 ) -> Evaluation:
     """The errors of a model, or of any other algorithm, after each of `steps` (None: its own number of steps).
 
     The prompts are a function of task, seed, batch and device, and come from another stream than those of training.
     `clean` holds answers to the truth before noise: the error above the floor that noise sets. `portable` draws on the
-    CPU, so that every device is asked the same.
+    CPU, so that every device is asked the same. Of a dense prompt `last` asks the last position alone.
     """
     whole("prompts", prompts, 1)
     if isinstance(task, Parallel):
@@ -66,12 +68,14 @@ def evaluate(
     for i, start in enumerate(range(0, prompts, batch)):
         sample = task.sample(min(batch, prompts - start), seeded(generator, seed, "evaluation", i), dtype)
         prompt = sample.prompt.to(device=device) if portable else sample.prompt
+        target = sample.truth.clean if clean else sample.target
+        if last and isinstance(prompt, Dense):
+            prompt, target = prompt.prefix(prompt.asked[1] - 1), target[:, -1:]
         q = model.prepare(prompt)
         wanted = sorted(set(steps)) if steps is not None else [model.horizon(q)]
         read = [
             model.read(q, s).reshape(prompt.asked) for t, s in enumerate(model.states(q, wanted[-1])) if t in wanted
         ]
-        target = sample.truth.clean if clean else sample.target
         errors.append((torch.stack(read) - target.to(device)).square().mean(-1).double().cpu())
         squares.append(target.square().mean(-1).double().cpu())
     e, z = torch.cat(errors, 1), torch.cat(squares)

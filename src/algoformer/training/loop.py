@@ -180,6 +180,8 @@ class _Run:
                     self._look()
                 if save or (halt and self.folder is not None):
                     self._save()
+                if line or look or save:
+                    self.tick = time.perf_counter(), self.done  # the rate is that of steps alone
                 if asked or (halt and not late):
                     raise Interrupted(f"stopped at step {self.done} of {c.steps}; run again to go on")
                 if halt and self.done < end:
@@ -227,8 +229,8 @@ class _Run:
         c, positions = self.config, self.model.config.positions
         if not isinstance(task, Parallel):
             raise TypeError(f"a task of text must be a Parallel; got {type(task).__name__}")
-        if c.loss != "window" or c.robust is not None or c.pool is not None:
-            raise ValueError("loss must be window, and robust and pool None, on text; got another")
+        if c.loss != "window" or c.robust is not None or c.pool is not None or c.ahead > 1:
+            raise ValueError("loss must be window, robust and pool None, and ahead 1, on text; got another")
         if c.loops is not None and c.loops.every is None:
             raise ValueError(f"a ramp of loops must go by the clock (every) on text; got {c.loops}")
         if positions and task.longest > positions:
@@ -252,6 +254,8 @@ class _Run:
 
     def _line(self, size: Size) -> None:
         """One line of the log; here alone the curriculum may move on, so that a resumed run moves at the same steps."""
+        now, (then, before) = time.perf_counter(), self.tick
+        rate = (self.done - before) / max(now - then, 1e-9)
         losses = [row[0] for row in self.pending]
         self.loss = sum(losses) / len(losses)
         norm = sum(row[1] for row in self.pending) / len(self.pending)
@@ -260,9 +264,6 @@ class _Run:
         self._log(row)
         self.curriculum.observe(self.done, losses)
         self.pending = []
-        now, (then, before) = time.perf_counter(), self.tick
-        rate = (self.done - before) / max(now - then, 1e-9)
-        self.tick = now, self.done
         if self.rank == 0 and self.folder is not None:
             with (self.folder / "timing.jsonl").open("a") as file:
                 print(json.dumps({"step": self.done, "time": time.time(), "rate": rate}), file=file)
