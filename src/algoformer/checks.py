@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from numbers import Integral, Real
 
 
 def whole(name: str, value: object, least: int = 0) -> None:
     """Hold a value to the whole numbers from `least` on."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer; got {value!r}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}; got {value}")
@@ -17,11 +18,22 @@ def whole(name: str, value: object, least: int = 0) -> None:
 
 def real(name: str, value: object, above: float = -math.inf, *, least: float = -math.inf) -> None:
     """Hold a value to the finite numbers above `above` and from `least` on."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number; got {value!r}")
-    if not (math.isfinite(value) and value > above and value >= least):
+    if not (math.isfinite(value) and float(value) > above and float(value) >= least):
         bound = f"above {above:g}" if above > -math.inf else f"at least {least:g}" if least > -math.inf else "finite"
         raise ValueError(f"{name} must be {bound}; got {value}")
+
+
+def number(value: object) -> int | float:
+    """A number of another library, such as NumPy's, as Python's own: what JSON does not know by itself."""
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    raise TypeError(
+        f"a config must be made of numbers, strings and dataclasses to be saved; got {type(value).__name__}"
+    )
 
 
 def one_of(name: str, value: object, options: Sequence[object]) -> None:

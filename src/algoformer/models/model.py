@@ -1,6 +1,7 @@
 """What all models share: they are Algorithms, one frozen config makes them, and they save and load as folders."""
 
 import contextlib
+import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from algoformer.algorithm import Algorithm
+from algoformer.checks import number
 from algoformer.models.blocks import BlockConfig, Stack
 from algoformer.models.tokens import Layout, interleaved, paired, written
 from algoformer.prompt import Chains, Dense, Prompt, Series, Text
@@ -58,7 +60,7 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
         s = self.init(p)
         states = [s] if first == 0 else []
         for t in range(loops):
-            with torch.set_grad_enabled(torch.is_grad_enabled() and t >= loops - gradient):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and bool(t >= loops - gradient)):
                 s = self.step(p, s, t)
             if t + 1 >= first:
                 states.append(s)
@@ -96,8 +98,8 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> Any:
         """Write config.json and model.safetensors, in the Hugging Face manner."""
-        config = {"model": type(self).__name__, **asdict(self.config)}
-        return super().save_pretrained(save_directory, config=config, **options)
+        told = json.dumps({"model": type(self).__name__, **asdict(self.config)}, default=number)
+        return super().save_pretrained(save_directory, config=json.loads(told), **options)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         weights = {name: v.detach().contiguous().clone() for name, v in self.state_dict().items()}  # of a vector, maybe
