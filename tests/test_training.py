@@ -785,6 +785,11 @@ def test_a_run_goes_on_though_a_field_was_added_since(tmp_path):
     assert train(tiny(), TASK, config, tmp_path).step == 4
 
 
+def test_an_evaluation_after_no_number_of_steps_is_refused():
+    with pytest.raises(ValueError, match="steps must hold at least one number of steps; got none"):
+        evaluate(tiny(), TASK, prompts=2, steps=[])
+
+
 # Numbers of NumPy
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from numbers import Integral, Real
 
@@ -44,9 +46,20 @@ def one_of(name: str, value: object, options: Sequence[object]) -> None:
 
 def known(name: str, value: str, options: Iterable[str]) -> str:
     """Hold a name to those there are, and tell the nearest; for lists too long to print."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be given by its name; got {value!r}")
     names = list(options)
     if value in names:
         return value
     near = get_close_matches(value, names, 3, 0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
     raise ValueError(f"{name} must be one that there is; got {value!r}: {hint}")
+
+
+@contextmanager
+def refusals(parser: ArgumentParser) -> Iterator[None]:
+    """End a command whose user's values are refused: one line on standard error, and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")

@@ -1,6 +1,7 @@
 """What all models share: they are Algorithms, one frozen config makes them, and they save and load as folders."""
 
 import contextlib
+import inspect
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -39,6 +40,12 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
     graphable: bool = True
 
     def __init__(self, config: Any) -> None:
+        kinds = (inspect.get_annotations(kind).get("config") for kind in type(self).__mro__)
+        wanted = next(kind for kind in kinds if kind is not None)
+        if isinstance(wanted, type) and not isinstance(config, wanted):
+            raise TypeError(
+                f"the config of {type(self).__name__} must be {wanted.__name__}; got {type(config).__name__}"
+            )
         super().__init__()
         self.config = config
 
@@ -110,6 +117,10 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
         if config is None:
             raise ValueError(f"{model_id} must hold a config.json; got none")
         if Path(model_id).is_dir():
+            about = Path(model_id) / constants.CONFIG_NAME
+            named = json.loads(about.read_bytes()).get("model") if about.is_file() else None
+            if isinstance(named, str) and named not in {kind.__name__ for kind in cls.__mro__}:
+                raise ValueError(f"{model_id} must hold a model of {cls.__name__}; its config.json names {named}")
             file = str(Path(model_id) / constants.SAFETENSORS_SINGLE_FILE)
         else:
             known = ("revision", "cache_dir", "force_download", "local_files_only", "token")
