@@ -246,6 +246,14 @@ def test_a_probe_is_scikit_learns_ridge_on_standardised_features():
     assert r_squared(_ridge(x, y, 0.01)(x), y) == pytest.approx(wanted, abs=1e-12)
 
 
+def test_r_squared_of_a_constant_target_is_scikit_learns():
+    target = torch.full((3, 1), 0.5)
+    for guess, wanted in ((target, 1.0), (target + torch.tensor([[0.0], [0.0], [1.0]]), 0.0)):
+        assert r_squared(guess, target) == r2_score(target, guess) == wanted
+    tenth = torch.full((3, 1), 0.1, dtype=torch.float64)  # whose mean is rounded, and not a tenth
+    assert r_squared(tenth, tenth) == 1.0 and r_squared(tenth + 1, tenth) == 0.0
+
+
 def test_a_probe_with_more_features_than_prompts_regularises():
     g = torch.Generator().manual_seed(0)
     x, test = (torch.randn(n, 60, generator=g, dtype=torch.float64) for n in (40, 400))

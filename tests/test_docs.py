@@ -1,5 +1,6 @@
 """The code blocks of the README and the docs run, each page from top to bottom in one namespace."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -37,3 +38,14 @@ def test_links_between_pages_lead_somewhere(page: Path):
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text())
     missing = [link for link in links if not (page.parent / link).exists()]
     assert not missing
+
+
+def test_pages_quote_the_distance_of_the_fast_path_from_its_record():
+    record = json.loads((ROOT / "benchmarks" / "train-h200-curve.json").read_bytes())
+    full, half = record["equality_fp32"], record["equality_bf16"]
+    assert full["loss"] == 0
+    for name in ("training.md", "performance.md"):
+        text = " ".join((ROOT / "docs" / name).read_text().split())
+        assert f"gradients are {full['gradient']:.1e} apart".replace("e-0", "e-") in text
+        assert f"in bf16 they are {half['gradient']:.1e} apart".replace("e-0", "e-") in text
+        assert "`benchmarks/train-h200-curve.json`" in text

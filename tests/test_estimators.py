@@ -12,11 +12,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from algoformer import Algorithm, Diverged, InContextClassifier, InContextRegressor, solvers
+from algoformer import Algorithm, Diverged, InContextClassifier, InContextRegressor, pretrained, solvers
 from algoformer.models import AlgoFormer, AlgoFormerConfig
 from algoformer.solvers import ConjugateGradient, GradientDescent, LeastSquares, LogisticGradientDescent
 
 FOLDS = KFold(5, shuffle=True, random_state=0)
+
+
+class Nearby(solvers.Ridge):
+    """A method that was trained with contexts of 20."""
+
+    context = 20
 
 
 @pytest.mark.parametrize(
@@ -27,6 +33,8 @@ FOLDS = KFold(5, shuffle=True, random_state=0)
         InContextRegressor(standardize=False),
         InContextClassifier(),
         InContextClassifier(method=LogisticGradientDescent(mu=0.01, steps=300)),
+        InContextRegressor(method=Nearby(strength=1.0)),
+        InContextClassifier(method=Nearby(strength=1.0)),
     ],
     ids=repr,
 )
@@ -143,6 +151,7 @@ def test_a_module_is_asked_in_its_own_precision():
         (InContextRegressor(ridge=0.0), "ridge must be above 0; got 0"),
         (InContextClassifier(ridge=-1.0), "ridge must be above 0; got -1"),
         (InContextRegressor(subsets=0), "subsets must be at least 1; got 0"),
+        (InContextClassifier(subsets=0), "subsets must be at least 1; got 0"),
         (InContextRegressor(standardize="yes"), "standardize must be True or False; got 'yes'"),
     ],
 )
@@ -167,12 +176,6 @@ def test_a_diverging_method_is_an_error_that_names_it():
         InContextRegressor(method=GradientDescent(eta=1e6, steps=200)).fit(X, y).predict(X)
 
 
-class Nearby(solvers.Ridge):
-    """A method that was trained with contexts of 20."""
-
-    context = 20
-
-
 def test_a_method_made_for_small_contexts_is_averaged_over_random_ones():
     X, y = load_diabetes(return_X_y=True)
     one = InContextRegressor(method=Nearby(strength=1.0), subsets=5, random_state=3).fit(X[:60], y[:60])
@@ -193,6 +196,28 @@ def test_a_method_made_for_small_contexts_is_averaged_over_random_ones():
     assert few.contexts_.shape == (1, 20)
 
 
+def test_a_classifier_averages_the_margins_of_random_contexts():
+    X, y = load_iris(return_X_y=True)
+    one = InContextClassifier(method=Nearby(strength=1.0), subsets=5, random_state=3).fit(X, y)
+    assert one.contexts_.shape == (5, 20)
+    x = StandardScaler().fit_transform(X)
+    signs = np.where(y[:, None] == np.arange(3), 1.0, -1.0)
+    parts = [Ridge(alpha=1.0, fit_intercept=False).fit(x[rows], signs[rows]).predict(x) for rows in one.contexts_]
+    np.testing.assert_allclose(one.decision_function(X), np.mean(parts, axis=0), rtol=1e-9)
+    few = InContextClassifier(method=Nearby(strength=1.0)).fit(X[40:60], y[40:60])
+    assert few.contexts_.shape == (1, 20)
+
+
+def test_a_shipped_model_classifies_within_the_contexts_it_was_trained_with():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = pretrained("linear-regression-d20")
+    fitted = InContextClassifier(method=model, subsets=2, random_state=0).fit(X[:300, :10], y[:300])
+    assert fitted.contexts_.shape == (2, 40)
+    assert fitted.score(X[300:400, :10], y[300:400]) > 0.8
+    with pytest.raises(ValueError, match="at most 20 features; got 30"):
+        InContextClassifier(method=model).fit(X, y)
+
+
 def test_a_trained_model_takes_fewer_features_and_refuses_more_at_fit():
     model = AlgoFormer(AlgoFormerConfig(features=4, width=16, heads=2, loops=2, positions=64))
     X, y = load_diabetes(return_X_y=True)
@@ -200,3 +225,24 @@ def test_a_trained_model_takes_fewer_features_and_refuses_more_at_fit():
     assert fitted.predict(X[20:25, :3]).shape == (5,)
     with pytest.raises(ValueError, match="at most 4 features; got 10"):
         InContextRegressor(method=model).fit(X[:20], y[:20])
+
+
+def test_parameters_may_be_numbers_of_numpy():
+    X, y = make_regression(40, 3, random_state=5)
+    grid = {"steps": np.arange(1, 4), "ridge": np.float32([0.5, 2.0]), "subsets": [np.int64(5)]}
+    found = GridSearchCV(InContextRegressor(), grid, cv=3).fit(X, y)
+    plain = GridSearchCV(InContextRegressor(), {"steps": [1, 2, 3], "ridge": [0.5, 2.0], "subsets": [5]}, cv=3).fit(
+        X, y
+    )
+    np.testing.assert_array_equal(found.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"])
+    method = solvers.Newton(steps=np.int64(5), ridge=np.float64(0.5))
+    assert method == solvers.Newton(steps=5, ridge=0.5) and hash(method) == hash(solvers.Newton(steps=5, ridge=0.5))
+    np.testing.assert_array_equal(
+        InContextRegressor(method=method).fit(X, y).predict(X),
+        InContextRegressor(method=solvers.Newton(steps=5, ridge=0.5)).fit(X, y).predict(X),
+    )
+    for wrong in (True, np.True_, np.float64(3.0), np.array([3])):
+        with pytest.raises(TypeError, match="steps must be an integer"):
+            InContextRegressor(steps=wrong).fit(X, y)
+    with pytest.raises(TypeError, match="ridge must be a number"):
+        InContextRegressor(ridge=np.True_).fit(X, y)

@@ -301,9 +301,55 @@ def test_parts_that_are_missing_changed_or_mixed_are_refused(tmp_path, monkeypat
     files[-1].unlink()
     with pytest.raises(ValueError, match=f"must hold {len(files)} parts"):
         unpack(tmp_path / "parts", tmp_path / "in")
-    with pytest.raises(ValueError, match="parts of one package; got 0"):
+    with pytest.raises(ValueError, match="must hold the parts of a package; got none"):
         unpack(tmp_path / "out", tmp_path / "in")
     assert not (tmp_path / "in").exists()
+
+
+def results(out: Path, files: dict[str, str], at: float) -> Path:
+    for name, text in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text(text)
+        os.utime(out / name, (at, at))
+    return out
+
+
+def test_all_packages_of_a_folder_are_unpacked_the_oldest_first(tmp_path):
+    line = "unfinished/r/k/checkpoints/step-{:08d}/state.json".format
+    first = results(tmp_path / "first", {"answers/a.safetensors": "old", line(100): "100"}, 1000)
+    second = results(tmp_path / "second", {"answers/a.safetensors": "new", line(200): "200"}, 2000)
+    for older, newer in ((first, second), (second, first)):  # whenever they were packed
+        parts, into = tmp_path / f"{older.name}-parts", tmp_path / f"{older.name}-in"
+        assert len(pack(older, parts).files) == len(pack(newer, parts).files) == 1
+        assert sorted(unpack(parts, into)) == ["answers/a.safetensors", line(100), line(200)]
+        assert stored(into) == {"answers/a.safetensors": b"new", line(200): b"200"}
+
+
+def test_a_package_that_is_not_whole_is_told_after_the_others_are_put(tmp_path):
+    for name in ("a", "b"):
+        (torn,) = pack(results(tmp_path / name, {f"answers/{name}.safetensors": name}, 1000), tmp_path / "parts").files
+    torn.write_bytes(torn.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="their hash is another"):
+        unpack(tmp_path / "parts", tmp_path / "in")
+    assert stored(tmp_path / "in") == {"answers/a.safetensors": b"a"}
+
+
+def test_an_old_package_takes_nothing_back_of_what_went_on(tmp_path):
+    home, line = tmp_path / "home", "unfinished/{}/k/checkpoints/step-{:08d}/state.json".format
+    away = {line("r", 100): "100", line("s", 100): "100", line("done", 100): "100"}
+    pack(results(tmp_path / "away", away, 1000), tmp_path / "parts")
+    kept = {line("r", 99_999_999): "here", line("r", 300): "here", "ours_linear/done.json": "{}"}
+    results(home, kept | {line("s", 50): "here"}, 500)
+    assert unpack(tmp_path / "parts", home) == [line("done", 100), line("s", 100)]
+    assert stored(home) == {name: text.encode() for name, text in kept.items()} | {line("s", 100): b"100"}
+
+
+def test_parts_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    out = results(tmp_path / "out", {"answers/a.safetensors": "a"}, 1000)
+    monkeypatch.setattr("algoformer.files.os.fsync", lambda handle: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pack(out, tmp_path / "parts")
+    assert not list((tmp_path / "parts").iterdir())
 
 
 def test_a_checkpoint_of_an_algoformer_travels_and_its_files_are_small():

@@ -345,6 +345,23 @@ def test_models_save_and_load_as_folders_without_a_network(kind, config, tmp_pat
     assert capsys.readouterr().out == ""
 
 
+def test_a_folder_of_another_class_is_refused_by_its_name(tmp_path):
+    class Mine(AlgoFormer):
+        pass
+
+    AlgoFormer(AlgoFormerConfig(**SMALL)).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"must hold a model of Transformer; its config\.json names AlgoFormer"):
+        Transformer.from_pretrained(tmp_path)
+    assert isinstance(Mine.from_pretrained(tmp_path), Mine)
+
+
+@pytest.mark.parametrize("kind", [AlgoFormer, Looped, Transformer, LinearTransformer, LinearSelfAttention, LSTM])
+def test_a_model_refuses_what_is_not_its_config(kind):
+    for wrong in (BlockConfig(**SMALL), SMALL):
+        with pytest.raises(TypeError, match=f"must be {kind.__name__}Config; got {type(wrong).__name__}"):
+            kind(wrong)
+
+
 def test_weights_of_another_config_are_refused_by_name(tmp_path):
     AlgoFormer(AlgoFormerConfig(**SMALL)).save_pretrained(tmp_path)
     about = json.loads((tmp_path / "config.json").read_text())

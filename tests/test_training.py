@@ -12,10 +12,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from algoformer import Prompt, Task
+from algoformer.experiments.store import address
+from algoformer.experiments.trained import key
 from algoformer.models import (
     AlgoFormer,
     AlgoFormerConfig,
@@ -31,6 +34,7 @@ from algoformer.tasks import ChainOfThought, Given, LinearRegression, Spectrum
 from algoformer.training import (
     Bar,
     Ramp,
+    Recipe,
     TensorBoard,
     TrainConfig,
     TrainingDiverged,
@@ -806,3 +810,44 @@ def test_a_run_goes_on_though_a_field_was_added_since(tmp_path):
     del about["train"]["kernels"]  # as it was before there were any
     file.write_text(json.dumps(about))
     assert train(tiny(), TASK, config, tmp_path).step == 4
+
+
+def test_an_evaluation_after_no_number_of_steps_is_refused():
+    with pytest.raises(ValueError, match="steps must hold at least one number of steps; got none"):
+        evaluate(tiny(), TASK, prompts=2, steps=[])
+
+
+# Numbers of NumPy
+
+
+def test_configs_of_numpys_numbers_are_those_of_pythons(tmp_path):
+    i, f = np.int64, np.float32
+    sizes = {"features": 3, "width": 16, "heads": 2, "positions": 16, "loops": 3}
+    model = AlgoFormerConfig(**{name: i(v) for name, v in sizes.items()}, dropout=f(0.5))
+    task = LinearRegression(d=i(3), n=i(4), noise=f(0.5), dense=True)
+    how = TrainConfig(steps=i(4), batch=i(2), warmup=i(1), log_every=i(2), window=i(2), seed=i(1), clip=f(0.5))
+    plain = AlgoFormerConfig(**sizes, dropout=0.5), LinearRegression(d=3, n=4, noise=0.5, dense=True)
+    plain += (TrainConfig(steps=4, batch=2, warmup=1, log_every=2, window=2, seed=1, clip=0.5),)
+    for one, other in zip((model, task, how), plain, strict=True):
+        assert one == other and hash(one) == hash(other)
+        assert json.dumps(encode(one)) == json.dumps(encode(other))
+        assert decode(encode(one)) == other
+        assert address("a", 1, one, i(2)) == address("a", 1, other, 2)
+    parts = Recipe(model=model, task=task, train=how), Recipe(model=plain[0], task=plain[1], train=plain[2])
+    assert key(parts[0]) == key(parts[1])
+    ends = []
+    for name, recipe in zip(("numpy", "python"), parts, strict=True):
+        it = model_of(recipe.model, torch.Generator().manual_seed(0))
+        train(it, recipe.task, recipe.train, tmp_path / name)
+        it.save_pretrained(tmp_path / name / "saved")
+        ends.append(AlgoFormer.from_pretrained(tmp_path / name / "saved").state_dict())
+        assert load(tmp_path / name).config == plain[0]
+    assert all(torch.equal(v, ends[1][k]) for k, v in ends[0].items())
+    with pytest.raises(TypeError, match="must be made of numbers, strings and dataclasses to be saved; got ndarray"):
+        encode(np.zeros(2))
+
+
+def test_a_checkpoint_holds_numbers_of_numpy_as_pythons(tmp_path):
+    checkpoint.write(tmp_path, 1, {"lr": np.float32(0.1), "step": np.int64(3)}, keep=1)
+    _, tree, _ = checkpoint.latest(tmp_path)
+    assert tree == {"lr": float(np.float32(0.1)), "step": 3} and [*map(type, tree.values())] == [float, int]

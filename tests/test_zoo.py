@@ -2,6 +2,7 @@
 
 import shutil
 import socket
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,6 +49,13 @@ def test_a_file_that_is_not_as_it_was_shipped_is_refused(tmp_path, monkeypatch):
     file.write_bytes(data)
     with pytest.raises(ValueError, match="as it was shipped; its checksum differs"):
         algoformer.pretrained("numbers-de-en")
+
+
+@pytest.mark.parametrize("name", [None, 3, Path("linear-regression-d20")])
+def test_a_name_that_is_no_string_is_refused(name):
+    for ask in (algoformer.pretrained, zoo.about):
+        with pytest.raises(TypeError, match="a pretrained model must be given by its name; got"):
+            ask(name)
 
 
 def test_a_shipped_transformer_is_an_estimator_on_real_data():

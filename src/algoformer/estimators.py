@@ -60,31 +60,24 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     def fit(self, X: Any, y: Any) -> InContextRegressor:
         """Remember the context."""
         _check(self)
-        whole("subsets", self.subsets, 1)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = np.asarray(y, np.float64)
         self.flat_ = y.ndim == 1
         self.features_ = StandardScaler(with_mean=self.standardize, with_std=self.standardize).fit(X)
         self.targets_ = StandardScaler(with_mean=self.standardize, with_std=self.standardize).fit(_columns(y))
         self.x_, self.y_ = self.features_.transform(X), self.targets_.transform(_columns(y))
-        size = len(self.x_) if self.method is None else min(self.method.context or len(self.x_), len(self.x_))
-        self.contexts_ = np.arange(len(self.x_))[None]
-        if size < len(self.x_):
-            draw = check_random_state(self.random_state)
-            self.contexts_ = np.stack([draw.permutation(len(self.x_))[:size] for _ in range(self.subsets)])
-        _ask(self._asked, self.x_[:1], self.y_[:1], self.x_[:1], 0)  # a method that cannot take these says so now
+        self.contexts_ = _contexts(self)
         return self
 
     @property
     def _asked(self) -> Algorithm[Any, Any]:
-        return self.method or Newton(steps=50, start="I", ridge=self.ridge)
+        return self.method or Newton(steps=50, start="I", ridge=float(self.ridge))
 
     def predict(self, X: Any) -> Numbers:
         """Ask for the labels of the rows of X."""
         check_is_fitted(self)
         queries = self.features_.transform(validate_data(self, X, dtype=np.float64, reset=False))
-        answers = [_ask(self._asked, self.x_[rows], self.y_[rows], queries, self.steps) for rows in self.contexts_]
-        answer: Numbers = self.targets_.inverse_transform(np.mean(answers, axis=0))
+        answer: Numbers = self.targets_.inverse_transform(_averaged(self, queries))
         return answer[:, 0] if self.flat_ else answer
 
 
@@ -102,6 +95,9 @@ class InContextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Penalty on half the squared weights beside the sum of logistic losses, scikit-learn's 1/C; used by method None.
     standardize : bool
         Bring features to mean 0 and variance 1 first.
+    subsets, random_state
+        As for `InContextRegressor`: how many random contexts a method is asked with that was trained with smaller ones;
+        its margins are averaged.
     """
 
     def __init__(
@@ -110,11 +106,15 @@ class InContextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         steps: int | None = None,
         ridge: float = 1.0,
         standardize: bool = True,
+        subsets: int = 16,
+        random_state: Any = None,
     ) -> None:
         self.method = method
         self.steps = steps
         self.ridge = ridge
         self.standardize = standardize
+        self.subsets = subsets
+        self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> InContextClassifier:
         """Remember the context."""
@@ -127,14 +127,18 @@ class InContextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y must have at least 2 classes; got 1 class: {self.classes_}")
         self.features_ = StandardScaler(with_mean=self.standardize, with_std=self.standardize).fit(X)
         self.x_, self.y_ = self._inputs(X), self.labels_.transform(y).astype(np.float64)
+        self.contexts_ = _contexts(self)
         return self
+
+    @property
+    def _asked(self) -> Algorithm[Any, Any]:
+        return self.method or DampedNewton(mu=float(self.ridge) / len(self.x_), steps=30, damping="backtracking")
 
     def decision_function(self, X: Any) -> Numbers:
         """The margin of each class, of the second alone where there are two."""
         check_is_fitted(self)
         queries = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
-        method = self.method or DampedNewton(mu=self.ridge / len(self.x_), steps=30, damping="backtracking")
-        margins = _ask(method, self.x_, self.y_, queries, self.steps)
+        margins = _averaged(self, queries)
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
     def predict_proba(self, X: Any) -> Numbers:
@@ -165,10 +169,29 @@ def _check(estimator: InContextRegressor | InContextClassifier) -> None:
     real("ridge", estimator.ridge, above=0)
     if not isinstance(estimator.standardize, bool | np.bool_):
         raise TypeError(f"standardize must be True or False; got {estimator.standardize!r}")
+    whole("subsets", estimator.subsets, 1)
 
 
 def _columns(y: Numbers) -> Numbers:
     return y[:, None] if y.ndim == 1 else y
+
+
+def _contexts(estimator: InContextRegressor | InContextClassifier) -> NDArray[np.intp]:
+    """The rows of each context: all, or random ones where the method was trained with fewer."""
+    x, y, method = estimator.x_, estimator.y_, estimator._asked
+    _ask(method, x[:1], y[:1], x[:1], 0)  # a method that cannot take these says so now
+    if method.context is None or method.context >= len(x):
+        return np.arange(len(x))[None]
+    draw = check_random_state(estimator.random_state)
+    return np.stack([draw.permutation(len(x))[: method.context] for _ in range(estimator.subsets)])
+
+
+def _averaged(estimator: InContextRegressor | InContextClassifier, queries: Numbers) -> Numbers:
+    """The mean of what the method answers in each context."""
+    x, y, steps = estimator.x_, estimator.y_, estimator.steps
+    answers = [_ask(estimator._asked, x[rows], y[rows], queries, steps) for rows in estimator.contexts_]
+    mean: Numbers = np.mean(answers, axis=0)
+    return mean
 
 
 def _ask(method: Algorithm[Any, Any], x: Numbers, y: Numbers, queries: Numbers, steps: int | None) -> Numbers:

@@ -43,7 +43,12 @@ def fit(features: Float[Tensor, "b f"], target: Float[Tensor, "b g"], strengths:
 
 
 def r_squared(guess: Float[Tensor, "b g"], target: Float[Tensor, "b g"]) -> float:
-    """The share of the target's variance that a guess explains; 0 for its mean, negative for worse."""
+    """The share of the target's variance that a guess explains; 0 for its mean, negative for worse.
+
+    A target that is constant has none: 1 for a guess that is right everywhere, else 0, as scikit-learn has it.
+    """
+    if (target == target[:1]).all():
+        return float((guess == target).all())
     return float(1 - (guess - target).square().sum() / (target - target.mean(0)).square().sum())
 
 

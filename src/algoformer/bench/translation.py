@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from algoformer.bench.train import matmul_rate
+from algoformer.checks import refusals
 from algoformer.files import replace_file
 from algoformer.provenance import provenance
 from algoformer.tasks import Translation
@@ -387,7 +388,8 @@ def check(device: torch.device, steps: int = 200) -> dict[str, dict[str, float]]
 
 def main() -> None:
     """Go through plans."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="algoformer.bench.translation", description=__doc__, formatter_class=form)
     parser.add_argument("plans", nargs="+", choices=[*PLANS, "pack", "check", "numbers"])
     parser.add_argument("--data", type=Path, default=Path("data"), help="the folder that holds the texts")
     parser.add_argument("--folder", type=Path, default=None, help="runs and their checkpoints (runs/translation)")
@@ -398,6 +400,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=None, help="of `numbers`")
     parser.add_argument("--device", default=None)
     a = parser.parse_args()
+    with refusals(parser):
+        carried(a)
+
+
+def carried(a: argparse.Namespace) -> None:
+    """Do what the command asks for."""
     folder, out = a.folder or Path("runs/translation"), a.out or Path("results/translation")
     device = torch.device(a.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if a.plans == ["check"]:

@@ -21,11 +21,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from algoformer import solvers
+from algoformer.checks import known, refusals, whole
 from algoformer.estimators import InContextRegressor
 from algoformer.tasks import Conditioned, LinearRegression, OtherCovariance, ScaledInputs
 from algoformer.training.codec import decode
 from algoformer.training.evaluation import evaluate
-from algoformer.zoo import about, pretrained
+from algoformer.zoo import NAMES, about, pretrained
 
 SIZES = (64, 1), (1, 64)  # prompts and queries
 FOLDS = KFold(5, shuffle=True, random_state=0)
@@ -87,10 +88,14 @@ def speed(model: Any, task: LinearRegression) -> dict[str, float]:
 
 def main() -> None:
     """Print the facts of a card."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name")
-    parser.add_argument("--prompts", type=int, default=1280)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="algoformer.bench.zoo", description=__doc__, formatter_class=form)
+    parser.add_argument("name", metavar="NAME", help="a shipped model of numbers")
+    parser.add_argument("--prompts", type=int, default=1280, help="on which its errors are measured (1280)")
     a = parser.parse_args()
+    with refusals(parser):
+        whole("prompts", a.prompts, 1)
+        known("a pretrained model of numbers", a.name, [name for name in NAMES if "task" in about(name)])
     model, task = pretrained(a.name), decode(about(a.name)["task"])
     facts = {
         "seconds": speed(model, task),

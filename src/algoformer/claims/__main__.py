@@ -1,11 +1,17 @@
-"""Measure every claim again, and write the record and the page: `python -m algoformer.claims docs/ledger.md [ids]`."""
+"""Measure all claims again, and write the record and the page: `python -m algoformer.claims docs/ledger.md [ID ..]`."""
 
-import sys
+import argparse
 from pathlib import Path
 
-from algoformer.claims.ledger import page, record, verify
+from algoformer.checks import known, refusals
+from algoformer.claims.ledger import claims, page, record, verify
 
 if __name__ == "__main__":
-    path, *ids = sys.argv[1:]
+    parser = argparse.ArgumentParser(prog="algoformer.claims", description=__doc__)
+    parser.add_argument("page", type=Path, metavar="PAGE", help="the page to write, docs/ledger.md")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="claims; all if left out")
+    asked = parser.parse_args()
+    with refusals(parser):
+        ids = [known("a claim", i, claims()) for i in asked.ids]
     record(verify(ids or None))
-    Path(path).write_text(page())
+    asked.page.write_text(page())

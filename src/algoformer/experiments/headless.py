@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from algoformer.checks import refusals
 from algoformer.experiments.luggage import pack
 from algoformer.experiments.reproduction import reproduce
 
@@ -32,10 +33,11 @@ def main(arguments: list[str] | None = None) -> int:
     def tell(done: int, total: int, what: str) -> None:
         print(f"{time.time() - begin:6.0f} s  {done}/{total} {what}", flush=True)
 
-    found = reproduce(
-        asked.names, preset=asked.preset, seeds=asked.seeds, device=asked.device, jobs=asked.jobs, out=asked.out,
-        minutes=asked.minutes, more=asked.more, progress=tell,
-    )  # fmt: skip
+    with refusals(parser):
+        found = reproduce(
+            asked.names, preset=asked.preset, seeds=asked.seeds, device=asked.device, jobs=asked.jobs, out=asked.out,
+            minutes=asked.minutes, more=asked.more, progress=tell,
+        )  # fmt: skip
     for o in found.outcomes:
         print(f"{o.experiment}, seed {o.seed}: {o.status} {o.message}".rstrip())
     for file, wrong in found.broken.items():

@@ -11,16 +11,18 @@ import io
 import re
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from algoformer.experiments.ledger import FILE, append
 from algoformer.experiments.registry import EXPERIMENTS
+from algoformer.files import replace_file
 
 PART = 15 * 2**20  # bytes of a file
 MOST = 48 * 2**20  # bytes in all
 NAME = re.compile(r"results-([0-9a-f]{16})-(\d+)-of-(\d+)\.part")
+STEP = re.compile(r"/checkpoints/step-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -51,36 +53,74 @@ def pack(out: str | Path, folder: str | Path, *, since: float = 0.0, most: int =
     target.mkdir(parents=True, exist_ok=True)
     names = [target / f"results-{digest}-{i}-of-{len(parts)}.part" for i in range(len(parts))]
     for name, part in zip(names, parts, strict=True):
-        name.write_bytes(part)
+        replace_file(name, part)
     return Packed(names, left)
 
 
 def unpack(folder: str | Path, out: str | Path) -> list[str]:
-    """Put what was packed into a folder of results; its paths. Lines of the ledger are added to those there."""
-    parts = {match: p.read_bytes() for p in sorted(Path(folder).iterdir()) if (match := NAME.fullmatch(p.name))}
-    digests = {match[1] for match in parts}
-    if len(digests) != 1:
-        raise ValueError(f"{folder} must hold the parts of one package; got {len(digests)}")
-    order = sorted(parts, key=lambda match: int(match[2]))
-    if [int(match[2]) for match in order] != list(range(int(order[0][3]))):
-        raise ValueError(f"{folder} must hold {order[0][3]} parts; got {', '.join(match[0] for match in order)}")
-    whole = b"".join(parts[match] for match in order)
-    if hashlib.sha256(whole).hexdigest()[:16] not in digests:
+    """Put every package of a folder into a folder of results, the oldest first; the paths of what they brought.
+
+    Lines of the ledger are added to those there, and of an unfinished training the further state stays. A package that
+    is not whole is an error, after all others are put.
+    """
+    found: dict[str, list[re.Match[str]]] = {}
+    for match in filter(None, (NAME.fullmatch(p.name) for p in sorted(Path(folder).iterdir()))):
+        found.setdefault(match[1], []).append(match)
+    if not found:
+        raise ValueError(f"{folder} must hold the parts of a package; got none")
+    packages, torn = [], []
+    for parts in found.values():
+        try:
+            packages.append(_whole(Path(folder), sorted(parts, key=lambda match: int(match[2]))))
+        except ValueError as error:
+            torn.append(error)
+    names = [name for whole in sorted(packages, key=_changed) for name in _put(whole, Path(out))]
+    if torn:
+        raise torn[0]
+    return list(dict.fromkeys(names))
+
+
+def _whole(folder: Path, parts: list[re.Match[str]]) -> bytes:
+    """The package of these parts, every byte as it was written."""
+    if [int(match[2]) for match in parts] != list(range(int(parts[0][3]))):
+        raise ValueError(f"{folder} must hold {parts[0][3]} parts; got {', '.join(match[0] for match in parts)}")
+    whole = b"".join((folder / match[0]).read_bytes() for match in parts)
+    if hashlib.sha256(whole).hexdigest()[:16] != parts[0][1]:
         raise ValueError(f"the parts in {folder} must be as they were written; their hash is another")
-    root = Path(out)
+    return whole
+
+
+def _changed(whole: bytes) -> float:
+    """When what is in a package was last changed; unlike the times of its parts, that travels with it."""
+    with tarfile.open(fileobj=io.BytesIO(whole)) as tar:
+        return max((member.mtime for member in tar), default=0.0)
+
+
+def _put(whole: bytes, root: Path) -> list[str]:
+    """Put one package; the paths of what it brought."""
     root.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(whole)) as tar:
-        names = tar.getnames()
-        if FILE in names:
-            known = (root / FILE).read_bytes().splitlines(keepends=True) if (root / FILE).exists() else []
+        members = tar.getmembers()
+        for place in {Path(*Path(m.name).parts[:3]) for m in members if m.name.startswith("unfinished/")}:
+            mine = [m for m in members if Path(m.name).is_relative_to(place)]
+            if _furthest(m.name for m in mine) < _furthest(p.as_posix() for p in (root / place).glob("checkpoints/*")):
+                members = [m for m in members if m not in mine]
+            else:
+                shutil.rmtree(root / place, ignore_errors=True)  # an older state of the same training
+        if FILE in tar.getnames():
+            known = set((root / FILE).read_bytes().splitlines(keepends=True) if (root / FILE).exists() else ())
             lines = tar.extractfile(FILE).read().splitlines(keepends=True)  # type: ignore[union-attr]
-            append(root / FILE, b"".join(line for line in lines if line not in set(known)))
-        for place in {Path(*Path(n).parts[:3]) for n in names if n.startswith("unfinished/")}:
-            shutil.rmtree(root / place, ignore_errors=True)  # an older state of the same training
-        tar.extractall(root, [m for m in tar.getmembers() if m.name != FILE], filter="data")
-    for done in (Path(n).stem for n in names if Path(n).parts[0] in EXPERIMENTS):
-        shutil.rmtree(root / "unfinished" / done, ignore_errors=True)
-    return names
+            append(root / FILE, b"".join(line for line in lines if line not in known))
+        tar.extractall(root, [m for m in members if m.name != FILE], filter="data")
+    for done in root.glob("*_*/*.json"):
+        if done.parent.name in EXPERIMENTS:
+            shutil.rmtree(root / "unfinished" / done.stem, ignore_errors=True)
+    return [m.name for m in members]
+
+
+def _furthest(paths: Iterable[str]) -> int:
+    """The last step that has a checkpoint among these paths."""
+    return max((int(match[1]) for path in paths if (match := STEP.search(path))), default=0)
 
 
 def _units(root: Path, since: float) -> Iterator[Path]:

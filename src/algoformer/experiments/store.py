@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from algoformer.checks import number
 from algoformer.experiments.registry import EXPERIMENTS, load
 from algoformer.files import replace_file
 
@@ -33,8 +34,8 @@ class Record:
 
 def address(experiment: str, revision: int, config: Any, seed: int) -> str:
     """The hash of what a result is the result of."""
-    plain = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
-    text = json.dumps([experiment, revision, plain, seed], sort_keys=True)
+    told = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
+    text = json.dumps([experiment, revision, told, seed], sort_keys=True, default=number)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -71,7 +72,7 @@ class Store:
             "provenance": provenance,
         }
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, json.dumps(document, separators=(",", ":")).encode() + b"\n")
+        replace_file(file, json.dumps(document, separators=(",", ":"), default=number).encode() + b"\n")
         return file
 
     def records(self) -> tuple[list[Record], dict[Path, str]]:

@@ -1,6 +1,8 @@
 """What all models share: they are Algorithms, one frozen config makes them, and they save and load as folders."""
 
 import contextlib
+import inspect
+import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from algoformer.algorithm import Algorithm
+from algoformer.checks import number
 from algoformer.models.blocks import BlockConfig, Stack
 from algoformer.models.tokens import Layout, interleaved, paired, written
 from algoformer.prompt import Chains, Dense, Prompt, Series, Text
@@ -37,6 +40,12 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
     graphable: bool = True
 
     def __init__(self, config: Any) -> None:
+        kinds = (inspect.get_annotations(kind).get("config") for kind in type(self).__mro__)
+        wanted = next(kind for kind in kinds if kind is not None)
+        if isinstance(wanted, type) and not isinstance(config, wanted):
+            raise TypeError(
+                f"the config of {type(self).__name__} must be {wanted.__name__}; got {type(config).__name__}"
+            )
         super().__init__()
         self.config = config
 
@@ -58,7 +67,7 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
         s = self.init(p)
         states = [s] if first == 0 else []
         for t in range(loops):
-            with torch.set_grad_enabled(torch.is_grad_enabled() and t >= loops - gradient):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and bool(t >= loops - gradient)):
                 s = self.step(p, s, t)
             if t + 1 >= first:
                 states.append(s)
@@ -96,8 +105,8 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> Any:
         """Write config.json and model.safetensors, in the Hugging Face manner."""
-        config = {"model": type(self).__name__, **asdict(self.config)}
-        return super().save_pretrained(save_directory, config=config, **options)
+        told = json.dumps({"model": type(self).__name__, **asdict(self.config)}, default=number)
+        return super().save_pretrained(save_directory, config=json.loads(told), **options)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         weights = {name: v.detach().contiguous().clone() for name, v in self.state_dict().items()}  # of a vector, maybe
@@ -108,6 +117,10 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
         if config is None:
             raise ValueError(f"{model_id} must hold a config.json; got none")
         if Path(model_id).is_dir():
+            about = Path(model_id) / constants.CONFIG_NAME
+            named = json.loads(about.read_bytes()).get("model") if about.is_file() else None
+            if isinstance(named, str) and named not in {kind.__name__ for kind in cls.__mro__}:
+                raise ValueError(f"{model_id} must hold a model of {cls.__name__}; its config.json names {named}")
             file = str(Path(model_id) / constants.SAFETENSORS_SINGLE_FILE)
         else:
             known = ("revision", "cache_dir", "force_download", "local_files_only", "token")

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from algoformer.checks import number
 from algoformer.files import put, sync
 
 SHARD = 14 * 2**20  # bytes of tensors in a file
@@ -131,6 +133,8 @@ def _flat(tree: Any, tensors: dict[str, Tensor]) -> Any:
         return {type(tree).__name__: [_flat(v, tensors) for v in tree]}
     if tree is None or isinstance(tree, bool | int | float | str):
         return tree
+    if isinstance(tree, Real):
+        return number(tree)
     raise TypeError(f"a checkpoint holds numbers, strings, lists, dicts and tensors; got {type(tree).__name__}")
 
 

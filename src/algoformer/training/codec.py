@@ -13,6 +13,7 @@ from torch import Tensor
 import algoformer.models
 import algoformer.tasks
 import algoformer.training.config
+from algoformer.checks import number
 
 
 def encode(value: Any, *, defaults: bool = True) -> Any:
@@ -29,9 +30,7 @@ def encode(value: Any, *, defaults: bool = True) -> Any:
         return {str(k): encode(v, defaults=defaults) for k, v in value.items()}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(
-        f"a config must be made of numbers, strings and dataclasses to be saved; got {type(value).__name__}"
-    )
+    return number(value)
 
 
 def _default(f: dataclasses.Field[Any]) -> Any:

@@ -60,6 +60,8 @@ def evaluate(
     CPU, so that every device is asked the same. Of a dense prompt `last` asks the last position alone.
     """
     whole("prompts", prompts, 1)
+    if steps is not None and not len(steps):
+        raise ValueError("steps must hold at least one number of steps; got none")
     if isinstance(task, Parallel):
         raise TypeError("the error of text is its cross-entropy: use `entropy` and `quality`")
     generator = torch.Generator("cpu" if portable else device)
