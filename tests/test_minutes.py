@@ -31,7 +31,7 @@ from algoformer.experiments.trained import made
 from algoformer.models import LinearSelfAttentionConfig, TransformerConfig
 from algoformer.report import build, markdown, write
 from algoformer.tasks import LinearRegression
-from algoformer.training import Interrupted, OutOfTime, Recipe, TrainConfig, train
+from algoformer.training import Interrupted, OutOfTime, Ramp, Recipe, TrainConfig, train
 from algoformer.training.codec import model_of
 
 QUICK = "fu2024_rates"
@@ -152,7 +152,7 @@ def test_before_a_gpu_is_used_the_estimate_decides(tmp_path, monkeypatch):
     config, now = load("ours_linear").GPU, time.time()
     standard = list(config.recipes())[-1]  # 24,000 steps of 2.44 ms: a minute
     site = Site(device="cuda", folder=tmp_path, clock=Clock(now + 100, now + 30))
-    with pytest.raises(OutOfTime, match="its checkpoint of 115 MB does not travel"):
+    with pytest.raises(OutOfTime, match="its checkpoint of 153 MB does not travel"):
         made(standard, site)
     with pytest.raises(pytest.fail.Exception, match="it was begun"):
         made(standard, dataclasses.replace(site, clock=Clock(now + 100, now + 200)))
@@ -372,11 +372,11 @@ def test_a_row_of_the_plan_goes_when_its_results_are_there(tmp_path, monkeypatch
 
 
 def test_every_training_that_cannot_travel_can_end_in_the_minutes_of_its_row():
-    for row in ROWS:
+    for row in (row for row in ROWS if row.device == "cuda"):
         for name in row.names:
             config = preset(load(name), row.preset)
             for r in config.recipes():
-                if 3 * 4 * parameters(r) > TRAVELS:
+                if (4 if r.train.ema else 3) * 4 * parameters(r) > TRAVELS:
                     assert seconds(r) + RESERVE < 60 * (MINUTES + row.more), (name, seconds(r) / 60)
     assert {row.more for row in ROWS} > {0}
 
@@ -416,3 +416,15 @@ def test_a_page_without_results_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("algoformer.report.docs.plan", lambda results: [])
     page = markdown(tmp_path)
     assert "Nothing yet" in page and "is empty" in page and "Every row of the plan has its results" in page
+
+
+def test_a_run_that_cannot_travel_is_held_to_the_pace_of_its_steps(tmp_path, monkeypatch):
+    """What a curriculum measures once, and a slow first line, say nothing about the steps that follow."""
+    monkeypatch.setattr("algoformer.experiments.trained.TRAVELS", 0)
+    slow = lambda self, size: time.sleep(0.5) or (1.0, 0.0)  # noqa: E731
+    monkeypatch.setattr("algoformer.training.curriculum.Curriculum.bounds", slow)
+    task = LinearRegression(d=2, n=4, dense=True)
+    r = recipe(steps=3000, dims=Ramp(start=1, stop=2), advance_after=20, advance=2.0)
+    now = time.time()
+    with pytest.raises(OutOfTime, match="stopped in time"):  # begun: its estimate fits, with room for a busy machine
+        made(dataclasses.replace(r, task=task), Site(folder=tmp_path, clock=Clock(now + 12, now + 120)))

@@ -336,3 +336,20 @@ def test_the_second_representation_is_another():
     first, second = (Representation(d=4, n=2, seed=seed) for seed in (0, load("ours_second_phi").GPU.phi))
     x = torch.ones(1, 1, 4)
     assert not torch.allclose(first.phi(x), second.phi(x))
+
+
+def test_a_run_that_diverged_at_once_has_a_curve_that_ends_at_the_zero_predictor(tmp_path):
+    task = LinearRegression(d=2, n=4, dense=True)
+    model = LinearSelfAttentionConfig(features=2, layers=2, heads=1, init=5.0)
+    recipe = Recipe(model=model, task=task, train=TrainConfig(steps=40, batch=4, lr=50.0, warmup=0, log_every=5))
+    found = measured(recipe, Site(folder=tmp_path), fresh=True, prompts=8)
+    nothing = zeros(task, protocol.WATCHED, VALIDATION)
+    assert found.outcome == "diverged" and found.steps[-1] == 40
+    assert found.last[-1] == pytest.approx(nothing[-1]) and found.mean[-1] == pytest.approx(np.mean(nothing))
+
+
+def test_the_last_position_alone_has_the_error_that_it_has_among_all():
+    task = LinearRegression(d=2, n=5, noise=0.5, dense=True)
+    solver = task.oracle
+    all_of_them, one = (protocol.tested(solver, task, prompts=30, last=last) for last in (False, True))
+    assert one[-1] == pytest.approx([all_of_them[-1][-1]])

@@ -851,3 +851,26 @@ def test_a_checkpoint_holds_numbers_of_numpy_as_pythons(tmp_path):
     checkpoint.write(tmp_path, 1, {"lr": np.float32(0.1), "step": np.int64(3)}, keep=1)
     _, tree, _ = checkpoint.latest(tmp_path)
     assert tree == {"lr": float(np.float32(0.1)), "step": 3} and [*map(type, tree.values())] == [float, int]
+
+
+def test_prompts_that_are_drawn_ahead_are_a_function_of_seed_and_step():
+    config, size = TrainConfig(batch=4, ahead=3, seed=5), Size(None, None, 3)
+    one, other = (Data(TASK, config, torch.device("cpu"), torch.float32) for _ in range(2))
+    forward = [one.batch(step, size) for step in range(7)]
+    back = [other.batch(step, size) for step in reversed(range(7))][::-1]
+    for a, b in zip(forward, back, strict=True):
+        assert torch.equal(a.prompt.x, b.prompt.x) and torch.equal(a.target, b.target)
+    drawn = torch.cat([batch.prompt.x for batch in forward]).flatten(1)
+    assert len(drawn.unique(dim=0)) == len(drawn) == 28
+    small = one.batch(4, Size(2, None, 3))  # another size in the middle of what was drawn
+    assert not small.prompt.x[..., 2].any() and torch.equal(one.batch(5, size).target, forward[5].target)
+    shares = [Data(TASK, config, torch.device("cpu"), torch.float32, rank=r, world=2).batch(4, size) for r in (0, 1)]
+    assert torch.equal(torch.cat([share.target for share in shares]), forward[4].target)
+    with pytest.raises(ValueError, match="ahead must be 1 beside a pool"):
+        TrainConfig(batch=4, ahead=2, pool=8)
+
+
+def test_numbers_of_another_library_become_pythons_own(tmp_path):
+    config = TrainConfig(steps=np.int64(4), batch=np.int32(4), lr=np.float32(0.25), log_every=2, warmup=0)
+    assert [type(v) for v in (config.steps, config.batch, config.lr)] == [int, int, float]
+    assert train(tiny(), TASK, config, tmp_path).step == 4

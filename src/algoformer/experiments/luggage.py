@@ -20,7 +20,7 @@ from algoformer.experiments.registry import EXPERIMENTS
 from algoformer.files import replace_file
 
 PART = 15 * 2**20  # bytes of a file
-MOST = 48 * 2**20  # bytes in all
+MOST = 60 * 2**20  # bytes in all
 NAME = re.compile(r"results-([0-9a-f]{16})-(\d+)-of-(\d+)\.part")
 STEP = re.compile(r"/checkpoints/step-(\d+)")
 
@@ -101,6 +101,8 @@ def _put(whole: bytes, root: Path) -> list[str]:
     root.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(whole)) as tar:
         members = tar.getmembers()
+        if any(".." in Path(m.name).parts for m in members):
+            raise ValueError("the paths of a package must lie inside of it; got one that leads outside")
         for place in {Path(*Path(m.name).parts[:3]) for m in members if m.name.startswith("unfinished/")}:
             mine = [m for m in members if Path(m.name).is_relative_to(place)]
             if _furthest(m.name for m in mine) < _furthest(p.as_posix() for p in (root / place).glob("checkpoints/*")):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any, Literal
 
-from algoformer.checks import one_of, real, whole
+from algoformer.checks import number, one_of, real, whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,10 @@ class TrainConfig:
     keep: int = 2
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Real) and not isinstance(value, int | float):  # another library's, in its precision
+                object.__setattr__(self, field.name, number(value))
         for name in ("steps", "batch", "ahead", "log_every", "checkpoint_every", "keep"):
             whole(name, getattr(self, name), 1)
         for name in ("seed", "warmup", "advance_after"):
