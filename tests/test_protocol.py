@@ -338,6 +338,12 @@ def test_the_second_representation_is_another():
     assert not torch.allclose(first.phi(x), second.phi(x))
 
 
+def test_a_step_in_tf32_is_estimated_to_take_longer():
+    exact, quick = (Softmax().recipe(Softmax().standard(Softmax().task("linear"), 12), Softmax().task("linear"),
+                                     precision=p) for p in ("tf32", "auto"))  # fmt: skip
+    assert seconds_a_step(exact) == pytest.approx(7.57 / 3.92 * seconds_a_step(quick))
+
+
 def test_a_run_that_diverged_at_once_has_a_curve_that_ends_at_the_zero_predictor(tmp_path):
     task = LinearRegression(d=2, n=4, dense=True)
     model = LinearSelfAttentionConfig(features=2, layers=2, heads=1, init=5.0)

@@ -26,6 +26,7 @@ from algoformer.training.cost import cost
 # seconds a step at the default sizes (82 tokens, width 256, T = 20, window 15, 12 layers), batch 64, bf16
 MEASURED: dict[type, float] = {AlgoFormerConfig: 3.92e-3, LoopedConfig: 2.79e-3, TransformerConfig: 2.32e-3}
 PEAK = {"NVIDIA H200": 7.8e14}  # operations a second of one large product in bf16 (benchmarks/train-h200.json)
+TF32 = 7.57 / 3.92  # times as long as bf16
 ASSUMED: dict[type, float] = {LSTMConfig: 5e-3, LinearSelfAttentionConfig: 1.5e-3}  # the same, not measured
 LEAST = 1e-3  # assumed: a step of a small model is its launches
 START = 20.0  # seconds: kernels, graphs, evaluation
@@ -39,7 +40,8 @@ def seconds_a_step(recipe: Recipe) -> float:
     if kind not in MEASURED:
         return ASSUMED.get(kind, LEAST)
     default = Recipe(model=kind(), task=_TASK, train=TrainConfig())
-    return max(work(recipe) / work(default) * MEASURED[kind], LEAST)
+    slower = TF32 if recipe.train.precision == "tf32" else 1.0
+    return max(work(recipe) / work(default) * MEASURED[kind] * slower, LEAST)
 
 
 def seconds(recipe: Recipe) -> float:
