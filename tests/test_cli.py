@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import algoformer
+from algoformer import zoo
 from algoformer.cli import app
 
 
@@ -25,15 +26,19 @@ def test_list_names_every_solver_and_task_with_what_it_is():
     assert {"Newton", "LeastSquares", "DampedNewton", "OnlineGradientDescent"} <= set(found["solvers"])
     assert {"LinearRegression", "Autoregression", "ChainOfThought"} <= set(found["tasks"])
     assert {"Quadrants", "ScaledInputs"} <= set(found["shifts"])
+    assert set(found["pretrained"]) == set(zoo.NAMES)
     assert not {"Regression", "Pairs", "Shift"} & {*found["tasks"], *found["shifts"]}
     assert all(what for entries in found.values() for what in entries.values())
     assert "phi([x" in run("list", "tasks").stdout.replace("\n", "")
+    told = re.sub(r"[\s│]+", " ", run("translate", "--help").stdout)
+    assert f"one that is shipped: {', '.join(zoo.TRANSLATORS)}." in told
 
 
 def test_an_error_is_one_line_and_exit_code_2_without_debug(tmp_path):
     for arguments, message in (
         (["list", "birds"], "algoformer: the kind must be one of 'tasks', 'shifts'"),
-        (["bench", "birds"], "algoformer: a benchmark must be one of"),
+        (["bench", "solvers", "birds"], "algoformer: a benchmark must be one of"),
+        (["bench", "--gpu", "solvers"], "algoformer: gpu must be left out without train; got solvers"),
     ):
         result = run(*arguments)
         assert result.exit_code == 2
@@ -61,6 +66,14 @@ def test_show_prints_a_program_that_can_be_held_against_its_theorem():
         (["train", "--dry-run", "--train.steps"], "--train.steps must have a value; got none"),
         (["train", "--dry-run", "steps"], "a field must be given as --part.name value; got 'steps'"),
         (["evaluate", "nowhere"], "nowhere must hold a config.json"),
+        (["evaluate", "nowhere", "--prompts", "0"], "prompts must be at least 1; got 0"),
+        (["show", "newton", "--heads", "4"], "heads must be left out without --attention softmax; got 4"),
+        (
+            ["show", "newton", "--attention", "relu", "--no-masked"],
+            "masked must be left out without --attention linear",
+        ),
+        (["report", "--results", "nowhere"], "results must be a folder of results; got nowhere"),
+        (["unpack", "nowhere"], "the folder must be one that `reproduce --pack` wrote; got nowhere"),
         (["verify", "--claim", "ahn.lemma-3"], "a claim must be one that there is; got 'ahn.lemma-3': did you mean"),
     ],
 )
@@ -85,6 +98,47 @@ def test_a_model_is_trained_and_evaluated_from_the_command_line(tmp_path):
     noisy = run("evaluate", str(folder), "--prompts", "64", "--task.noise", "0.5", "--json")
     assert json.loads(noisy.stdout)["oracle"]["mean"][-1][-1] > 0.1
     assert "did you mean" in run("evaluate", str(folder), "--task", "LinearRegresion").stderr
+    shipped = ["evaluate", str(zoo.HOME / "linear-regression-d20"), "--prompts", "4", "--json"]
+    assert "the task must be given (--task)" in run(*shipped).stderr
+    found = json.loads(run(*shipped, "--task", "LinearRegression", "--task.dense", "true").stdout)
+    assert found["model"]["mean"][-1][-1] < 0.1 * found["model"]["zero"]
+    again = run("train", "--folder", str(folder), *sizes.split(), *run_of.split(), "--train.lr", "0.1")
+    assert "train.lr must be 0.0003 as in" in again.stderr
+
+
+def test_a_name_is_printed_as_it_is(tmp_path, monkeypatch):
+    from algoformer import training
+
+    monkeypatch.setattr(
+        training, "train", lambda *a, **k: training.Result(variant="a [/b] c", step=1, loss=1, stuck=False)
+    )
+    folder = tmp_path / "run[/b]x:smile:[red]"
+    small = ["--model.width", "16", "--model.heads", "2", "--device", "cpu"]
+    result = run("train", "--folder", str(folder), *small)
+    assert result.exit_code == 0, result.exception
+    assert "a [/b] c: loss 1 after 1 steps" in result.stdout
+    assert f"Log, checkpoints and model: {folder}\n" in result.stdout
+
+
+def test_json_has_null_where_a_number_is_not_finite(monkeypatch):
+    from algoformer import training
+
+    made = training.Result(variant="x", step=1, loss=float("nan"), stuck=False, reached=[{"step": float("-inf")}])
+    monkeypatch.setattr(training, "train", lambda *a, **k: made)
+    result = run("train", "--json", "--model.width", "16", "--model.heads", "2", "--device", "cpu")
+    found = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert found["loss"] is None and found["reached"] == [{"step": None}] and found["step"] == 1
+
+
+@pytest.mark.parametrize("arguments", [["list", "pretrained", "--json"], ["list", "pretrained"], ["--help"]])
+def test_a_reader_that_went_away_is_left_quietly(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "algoformer", *arguments]
+    with os.fdopen(writer, "wb") as gone:
+        result = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.stderr == ""
+    assert result.returncode == 1
 
 
 def test_an_interrupted_run_says_how_to_go_on(monkeypatch):
@@ -138,11 +192,20 @@ def test_an_experiment_is_reproduced_once_and_reported(tmp_path):
     assert run("reproduce", "fu2024_rate").exit_code == 2
 
 
-def test_a_demo_that_cannot_write_says_so(tmp_path):
-    (tmp_path / "file").write_text("")
-    result = run("demo", "--out", str(tmp_path / "file" / "page"))
-    assert result.exit_code == 2
-    assert "Not a directory" in result.stderr
+def test_what_cannot_be_written_is_said_before_any_work(tmp_path):
+    file, folder = tmp_path / "file", tmp_path
+    file.write_text("")
+    for arguments, message in (
+        (["demo", "--out", str(file)], f"out must be a folder; got the file {file}"),
+        (["demo", "--out", str(file / "page")], f"out must be a folder; got {file / 'page'} in the file {file}"),
+        (["train", "--dry-run", "--folder", str(file)], f"folder must be a folder; got the file {file}"),
+        (["report", "--results", str(file)], f"results must be a folder of results; got {file}"),
+        (["report", "--results", str(folder), "--out", str(folder)], f"out must be a file; got the folder {folder}"),
+        (["reproduce", "--pack", str(file)], f"pack must be a folder; got the file {file}"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert result.stderr == f"algoformer: {message}\n"
 
 
 @pytest.fixture(scope="module")

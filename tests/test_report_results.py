@@ -87,9 +87,14 @@ def test_broken_files_and_other_revisions_are_named_and_left_out(results, tmp_pa
 
 
 def test_an_empty_folder_makes_a_page_that_says_so(tmp_path):
-    found = build(tmp_path / "none", tmp_path / "index.html")
+    (tmp_path / "empty").mkdir()
+    found = build(tmp_path / "empty", tmp_path / "index.html")
     assert found.ok and found.rows == []
     assert found.page.read_text().count("no result") == len(EXPERIMENTS)
+    for wrong in (tmp_path / "none", found.page):
+        with pytest.raises(ValueError, match="results must be a folder of results; got "):
+            build(wrong, tmp_path / "other.html")
+    assert not (tmp_path / "other.html").exists()
 
 
 def test_the_largest_scale_is_shown(results, tmp_path):

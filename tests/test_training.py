@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pickle
+import re
 import shutil
 import socket
 import subprocess
@@ -30,7 +31,7 @@ from algoformer.models import (
     TransformerConfig,
 )
 from algoformer.solvers import LeastSquares
-from algoformer.tasks import ChainOfThought, Given, LinearRegression, Spectrum
+from algoformer.tasks import ChainOfThought, Given, LinearRegression, SparseLinear, Spectrum
 from algoformer.training import (
     Bar,
     Ramp,
@@ -580,12 +581,49 @@ def test_a_torn_last_checkpoint_costs_only_its_own_steps(tmp_path):
 def test_a_run_of_another_config_is_refused_with_the_fields_that_differ(tmp_path):
     config = TrainConfig(steps=4, batch=4, log_every=2)
     train(tiny(), TASK, config, tmp_path)
-    with pytest.raises(ValueError, match=r"model\.width, train\.lr differ"):
-        train(tiny(width=32), TASK, replace(config, lr=1e-2, keep=5), tmp_path)
+    with pytest.raises(ValueError, match=r"^train\.lr must be 0\.0003 as in .*; got 0\.1$"):
+        train(tiny(), TASK, replace(config, lr=0.1, keep=5), tmp_path)
+    with pytest.raises(
+        ValueError, match=r"model\.width must be 16 .*; got 32, and train\.dims must be None .*Ramp\(start"
+    ):
+        train(tiny(width=32), TASK, replace(config, dims=Ramp(start=2, stop=3)), tmp_path)
+    with pytest.raises(ValueError, match=r"^task\.class must be LinearRegression as in .*; got SparseLinear$"):
+        train(tiny(), SparseLinear(d=3, n=4, dense=True, nonzeros=1), config, tmp_path)
     done = train(tiny(seed=3), TASK, replace(config, keep=5), tmp_path)
     assert done.step == 4
     with pytest.raises(ValueError, match="not a run's"):
         train(tiny(), TASK, config, tmp_path / "model")
+
+
+def test_one_folder_is_trained_by_one_process_at_a_time(tmp_path):
+    config = TrainConfig(steps=4, batch=4, log_every=2)
+    refused = []
+
+    def intrude(p):
+        with pytest.raises(ValueError, match="must not be in use; another process is training there"):
+            train(tiny(), TASK, config, tmp_path / "run")
+        refused.append(p.step)
+
+    def fail(p):
+        raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError, match="in the middle") as kept:  # whose frames live on
+        train(tiny(), TASK, config, tmp_path / "run", progress=fail)
+    train(tiny(), TASK, config, tmp_path / "run", progress=intrude)
+    assert refused == [2, 4] and kept.tb is not None
+    train(tiny(), TASK, config, tmp_path / "run")
+    train(tiny(), TASK, config, tmp_path / "alone")
+    logs = [(tmp_path / name / "log.jsonl").read_bytes() for name in ("run", "alone")]
+    assert logs[0] == logs[1]
+    names = [sorted(p.name for p in (tmp_path / name).rglob("*")) for name in ("run", "alone")]
+    assert names[0] == names[1]
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in ("file", "file/run"):
+        with pytest.raises(ValueError, match=r"folder must be a folder; got .*the file "):
+            train(tiny(), TASK, TrainConfig(steps=1), tmp_path / folder)
 
 
 def test_a_finished_run_loads_from_its_folder_a_checkpoint_or_its_model(tmp_path, generator):
@@ -595,7 +633,10 @@ def test_a_finished_run_loads_from_its_folder_a_checkpoint_or_its_model(tmp_path
     p = TASK.sample(3, generator).prompt
     for source in (tmp_path, tmp_path / "model", tmp_path / "checkpoints" / "step-00000004"):
         assert torch.equal(load(source).predict(p), model.predict(p))
-    assert recipe_of(tmp_path) == (model.config, TASK, config)
+    for source in (tmp_path, tmp_path / "checkpoints" / "step-00000004"):
+        assert recipe_of(source) == (model.config, TASK, config)
+    with pytest.raises(ValueError, match=r"the task must be given \(--task\) with a model that was saved alone"):
+        recipe_of(tmp_path / "model")
     shutil.rmtree(tmp_path / "model")
     assert torch.equal(load(tmp_path).predict(p), model.predict(p))
     for bad in ("nowhere", "checkpoints"):
@@ -678,6 +719,8 @@ def test_every_preset_trains_in_small(name):
             small[f"model.{field}"] = value
     if hasattr(recipe.model, "loops"):  # a shorter loop, and shorter prompts
         small |= {"model.loops": "3", "train.window": "2", "train.loops": "none"}
+        if recipe.train.random_loops:
+            small["train.random_loops"] = "1,3"
         if recipe.train.gradient_loops:
             small["train.gradient_loops"] = "3"
     if getattr(recipe.model, "layers", 0) > 3:
@@ -721,12 +764,41 @@ def test_fields_are_overridden_by_name_and_unknown_ones_get_the_nearest():
         preset("algoformer-eq")
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("yang", {"model.loops": "30"}, "train.loops must end at model.loops = 30; got 15:20:2:500"),
+        ("yang", {"train.loops": "2:9"}, "train.loops must end at model.loops = 20; got 2:9:1"),
+        ("gatmiry", {"model.layers": "4", "train.random_loops": "1,5"}, "end at model.layers = 4; got 1,5"),
+        ("translation-ours", {"model.loops": "30"}, "train.random_loops must end at model.loops = 30; got 3,12"),
+        ("numbers", {"model.loops": "5"}, "train.random_loops must end at model.loops = 5; got 2,4"),
+        ("algoformer", {"task.d": "3"}, "train.dims must end at most at task.d = 3; got 5:20:1"),
+        ("garg", {"task.n": "20"}, "train.examples must end at most at task.n = 20; got 10:40:2:2000"),
+        ("algoformer-chain", {"train.dims": "5:20"}, "a curriculum needs a task with a field active"),
+    ],
+)
+def test_a_change_that_a_curriculum_would_not_follow_is_refused(name, change, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        override(preset(name), change)
+
+
+def test_a_curriculum_follows_its_model_when_both_are_changed():
+    r = override(preset("yang"), {"model.loops": "30", "train.loops": "15:30:2:500", "task.n": "60"})
+    assert (r.model.loops, r.train.loops.stop, r.train.examples.stop) == (30, 30, 40)
+    r = override(preset("numbers"), {"model.loops": "6", "train.random_loops": "2,6"})
+    assert r.train.random_loops == (2, r.model.loops)
+
+
 def test_tasks_are_found_by_name():
     assert task_named("LinearRegression", {"n": "80", "dense": "true"}) == LinearRegression(n=80, dense=True)
     with pytest.raises(ValueError, match=r"did you mean LinearRegression\?"):
         task_named("LinearRegresion")
     with pytest.raises(ValueError, match=r"did you mean task\.noise\?"):
         task_named("LinearRegression", {"noises": "1"})
+    with pytest.raises(ValueError, match=r"task must be one of .*; got 'HalfSubspace'") as found:
+        task_named("HalfSubspace")
+    offered = str(found.value).removeprefix("task must be one of ").split(";")[0].split(", ")
+    assert [type(task_named(name)).__name__ for name in offered] == offered
 
 
 def test_evaluation_is_the_mean_squared_error_on_fixed_prompts():

@@ -732,6 +732,7 @@ def test_the_presets_take_text_of_ones_own(tmp_path):
     assert recipe.task == Translation(data=data, vocabulary=8000, mask="prefix", longest=128)
     with pytest.raises(ValueError, match="data must be given with a recipe for text"):
         with_data(preset("algoformer"), data)
+    recipe.task.check()
     shapes = {}
     for name in ("standard", "looped", "algoformer"):
         r = preset(f"translation-{name}")
@@ -769,12 +770,56 @@ def test_the_command_line_trains_translates_and_evaluates(tmp_path):
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["entropy"]["steps"] == [1, 2, 4] and found["entropy"]["pairs"] == 5
+    assert found["quality"]["steps"] == 4
+    some = ["--split", "test", "--prompts", "5", "--json"]
+    for place, more in (
+        ("run", ["--steps", "4,1,2"]),  # in any order
+        ("run/checkpoints/step-00000003", ["--steps", "1,2,4"]),
+        ("run/model", ["--steps", "1,2,4", "--task", "Translation", "--task.data", data]),
+    ):
+        done = runner.invoke(app, ["evaluate", str(tmp_path / place), *some, *more])
+        assert done.exit_code == 0 and json.loads(done.stdout) == found, done.output
+    done = runner.invoke(app, ["evaluate", str(run / "model"), *some])
+    assert done.exit_code == 2 and "the task must be given (--task)" in done.stderr
     done = runner.invoke(app, ["evaluate", str(run)])
     assert done.exit_code == 0 and "per word" in done.stdout and "tok:13a" in done.stdout
+    assert "After step 2: BLEU" in done.stdout
+    for option in ("prompts", "beam"):
+        done = runner.invoke(app, ["evaluate", str(run), f"--{option}", "0"])
+        assert done.exit_code == 2 and f"{option} must be at least 1; got 0" in done.stderr
     done = runner.invoke(app, ["train", "--preset", "algoformer", "--data", data])
     assert done.exit_code == 2
-    done = runner.invoke(app, ["translate", "numbers-de", "eins"])
-    assert done.exit_code == 2
+    names = r"the translator must be a folder or one of numbers-de-en, tatoeba-de-en; got "
+    for arguments, message in (
+        (["numbers-de", "eins"], f"{names}'numbers-de'"),
+        (["linear-regression-d20", "eins"], f"{names}'linear-regression-d20'"),
+        ([str(run), "eins", "--beam", "0"], "beam must be at least 1; got 0"),
+    ):
+        done = runner.invoke(app, ["translate", *arguments])
+        assert done.exit_code == 2 and message in done.stderr
+    done = runner.invoke(app, ["translate", str(run)], input=b"eins\nf\xfcnf\n")
+    assert done.exit_code == 2 and "standard input must be UTF-8; line 2 is not" in done.stderr
+    (tmp_path / "data" / "test.en").write_text("one line\n")
+    wrong = "test.de and test.en must have as many lines"
+    for message in (wrong, "must hold either valid.de or valid.de.gz; got neither"):
+        done = runner.invoke(app, ["train", "--preset", "translation-ours", "--data", data, "--dry-run"])
+        assert done.exit_code == 2 and message in done.stderr
+        (tmp_path / "data" / "valid.de").unlink(missing_ok=True)
+
+
+def test_a_translator_takes_any_strings_and_nothing_else():
+    translator = zoo.pretrained("numbers-de-en")
+    assert translator(s for s in ["drei", "", "vier"]) == translator(("drei", "", "vier")) == ["three", "", "four"]
+    for wrong, kind, message in (
+        ("drei", TypeError, "must be a list of strings; got the string 'drei'"),
+        (["drei", 3], TypeError, "sentences must be strings; got 3"),
+        ([b"drei"], TypeError, "sentences must be strings; got b'drei'"),
+        (["dr\udce9i"], ValueError, "sentences must be strings of whole characters; got 'dr"),
+    ):
+        with pytest.raises(kind, match=message):
+            translator(wrong)
+    with pytest.raises(ValueError, match="batch must be at least 1; got 0"):
+        translator(["drei"], batch=0)
 
 
 def test_without_the_extra_the_package_still_loads_and_says_what_is_missing():

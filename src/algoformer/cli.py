@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import isabstract
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +15,9 @@ import typer
 from typer.core import TyperGroup
 
 import algoformer
-from algoformer.checks import known, one_of
+from algoformer.checks import known, one_of, whole
+from algoformer.files import folder_at
+from algoformer.zoo import HOME, NAMES, TRANSLATORS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +33,8 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # `main` leaves quietly
+            raise
         except KeyboardInterrupt as stop:  # a run that wrote its checkpoint says so
             print(f"algoformer: {str(stop) or 'interrupted'}", file=sys.stderr)
             raise typer.Exit(130) from stop
@@ -69,7 +75,9 @@ def options(
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(help="tasks, shifts, solvers, constructions, presets, claims or experiments; all if left out."),
+        typer.Argument(
+            help="tasks, shifts, solvers, constructions, presets, pretrained, claims or experiments; all if left out."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -80,6 +88,7 @@ def list_(
         "solvers": _solvers,
         "constructions": _constructions,
         "presets": _presets,
+        "pretrained": _pretrained,
         "claims": _claims,
         "experiments": _experiments,
     }
@@ -98,8 +107,12 @@ def show(
     attention: Annotated[
         str | None, typer.Option(help="linear, relu or softmax: what the compiled layers take.")
     ] = None,
-    heads: Annotated[int, typer.Option(help="Softmax heads of a multiply-accumulate: 2 or 4.")] = 2,
-    masked: Annotated[bool, typer.Option(help="Linear attention with a mask on keys and 1/n, or bare.")] = True,
+    heads: Annotated[
+        int | None, typer.Option(help="With softmax: the heads of a multiply-accumulate, 2 or 4; 2 if left out.")
+    ] = None,
+    masked: Annotated[
+        bool | None, typer.Option(help="With linear: a mask on keys and 1/n, or bare; masked if left out.")
+    ] = None,
 ) -> None:
     """A construction as a program that can be held against its theorem."""
     from algoformer import constructions
@@ -108,8 +121,12 @@ def show(
     found = CATALOGUE[known("the construction", name, CATALOGUE)]
     if attention is not None:
         one_of("attention", attention, ("linear", "relu", "softmax"))
-    print(f"{found.source}\nclaimed: {found.claim}\n")
-    print(constructions.show(found.program(), attention, heads=heads, masked=masked))  # type: ignore[arg-type]
+    for option, value, kind in (("heads", heads, "softmax"), ("masked", masked, "linear")):
+        if value is not None and attention != kind:
+            raise ValueError(f"{option} must be left out without --attention {kind}; got {value}")
+    options: Any = {"heads": heads or 2, "masked": masked is not False}
+    listing = constructions.show(found.program(), attention, **options)  # type: ignore[arg-type]
+    print(f"{found.source}\nclaimed: {found.claim}\n\n{listing}")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -125,19 +142,26 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what the run would be and cost.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a model of the papers. Any field may follow: --train.steps 100 --model.loops 8 --train.dims 5:20."""
+    """Train a model of the papers. Any field may follow: --train.steps 100 --model.loops 8 --train.dims 5:20.
+
+    A curriculum or a range of loops ends at the model's own: --preset yang --model.loops 30 --train.loops 15:30:2:500.
+    """
     from dataclasses import asdict
 
     import torch
 
     from algoformer import training
-    from algoformer.tasks import Parallel
+    from algoformer.tasks import Parallel, Translation
     from algoformer.training.codec import model_of
 
     recipe = training.preset(preset)
     if data is not None:
         recipe = training.with_data(recipe, str(data))
     recipe = training.override(recipe, _fields(context.args))
+    if isinstance(recipe.task, Translation):
+        recipe.task.check()
+    if folder is not None:
+        folder_at("folder", folder)
     if dry_run:
         return _print_json(training.describe(recipe))
     if isinstance(recipe.task, Parallel):
@@ -159,7 +183,7 @@ def train(
         f"{result.variant}: loss {result.loss:.4g} after {result.step} steps, {result.seconds:.0f} s.{stuck}"
     )
     if folder is not None:
-        _console().print(f"Log, checkpoints and model: [bold]{folder}[/]")
+        _print_path("Log, checkpoints and model:", folder)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -187,6 +211,8 @@ def evaluate(
     from algoformer import training
     from algoformer.tasks import Parallel
 
+    whole("prompts", prompts, 1)
+    whole("beam", beam, 1)
     base = training.recipe_of(checkpoint)[1] if task is None else training.task_named(task)
     asked = training.override(
         training.Recipe(model=None, task=base, train=training.TrainConfig()), _fields(context.args)
@@ -194,7 +220,7 @@ def evaluate(
     where = training.device_named(device)
     if isinstance(asked, Parallel):
         return _evaluate_text(checkpoint, asked, split, prompts, _numbers(steps), beam, where, as_json)
-    model = training.load(checkpoint)
+    model = training.load(checkpoint).float()
     options: dict[str, Any] = {"prompts": prompts, "seed": seed, "device": where}
     found = training.evaluate(model.to(where), asked, steps=_numbers(steps), **options)
     oracle = None if asked.oracle is None else training.evaluate(asked.oracle, asked, **options)
@@ -213,7 +239,7 @@ def evaluate(
 def translate(
     checkpoint: Annotated[
         str,
-        typer.Argument(help="The folder of a run or a translator, or the name of a model that is shipped."),
+        typer.Argument(help=f"The folder of a run or a translator, or one that is shipped: {', '.join(TRANSLATORS)}."),
     ],
     sentences: Annotated[list[str] | None, typer.Argument(help="What to translate; standard input, by lines.")] = None,
     beam: Annotated[int, typer.Option(help="The width of the beam; 1 is greedy.")] = 5,
@@ -224,10 +250,13 @@ def translate(
     """Translate sentences, or the lines of standard input: algoformer translate numbers-de-en "einundzwanzig"."""
     from algoformer import training, zoo
 
+    whole("beam", beam, 1)
     own = Path(checkpoint).is_dir()
+    if not own and checkpoint not in TRANSLATORS:
+        raise ValueError(f"the translator must be a folder or one of {', '.join(TRANSLATORS)}; got {checkpoint!r}")
     translator = training.Translator.load(checkpoint) if own else zoo.pretrained(checkpoint)
     translator.model.to(training.device_named(device))
-    given = sentences or [line.strip() for line in sys.stdin]
+    given = sentences or list(_lines())
     found = translator(given, width=beam, steps=steps) if given else []
     if as_json:
         return _print_json([{"source": a, "translation": b} for a, b in zip(given, found, strict=True)])
@@ -299,6 +328,8 @@ def reproduce(
 
     from algoformer.experiments import reproduce as carry_out
 
+    if pack is not None:
+        folder_at("pack", pack)
     begin = time.time()
     found = carry_out(
         names or [], preset=preset, seeds=seeds, device=device, jobs=jobs, on=on, minutes=minutes, more=more, out=out,
@@ -314,7 +345,7 @@ def reproduce(
         for o in found.outcomes:
             if o.status == "failed":
                 print(f"algoformer: {o.experiment}, seed {o.seed}: {o.message}", file=sys.stderr)
-        _console().print("`algoformer report` makes a page of them.", markup=False)
+        _console().print("`algoformer report` makes a page of them.")
     if pack is not None:
         from algoformer.experiments.luggage import pack as packed
 
@@ -334,7 +365,9 @@ def unpack(
     """Put results and unfinished runs of another machine into the folder of results, where they go on."""
     from algoformer.experiments.luggage import unpack as put
 
-    _console().print(f"{len(put(folder, out))} files are in {out}.", markup=False)
+    if not folder.is_dir():
+        raise ValueError(f"the folder must be one that `reproduce --pack` wrote; got {folder}")
+    _print_path(f"{len(put(folder, folder_at('out', out)))} files are in", out)
 
 
 @app.command()
@@ -357,7 +390,7 @@ def report(
     else:
         columns = ["experiment", "claim", "verdict", "scale"]
         _print_table("Claims", columns, [[row[name] for name in columns] for row in found.rows])
-        _console().print(f"The page: [bold]{found.page}[/]")
+        _print_path("The page:", found.page)
     _leave(found.ok, found.broken)
 
 
@@ -375,7 +408,7 @@ def demo(
         return _print_json(result.numbers)
     for chapter in result.chapters:
         _print_table(chapter.title, chapter.columns, chapter.rows)
-    _console().print(f"The page with the pictures: [bold]{result.page}[/]")
+    _print_path("The page with the pictures:", result.page)
 
 
 @app.command()
@@ -392,14 +425,17 @@ def bench(
     from algoformer.bench import BENCHMARKS, load
     from algoformer.provenance import provenance
 
+    runs = {name: load(name) for name in what or BENCHMARKS}
+    if gpu and "train" not in runs:
+        raise ValueError(f"gpu must be left out without train; got {', '.join(runs)}")
     tables = []
-    for name in what or BENCHMARKS:
-        for table in load(name)(**({"gpu": True} if gpu and name == "train" else {})):
+    for name, run in runs.items():
+        for table in run(**({"gpu": True} if gpu and name == "train" else {})):
             tables.append(asdict(table))
             if not as_json:
                 _print_table(table.title, table.columns, table.rows)
                 for note in table.notes:
-                    _console().print(f"[dim]{note}[/]")
+                    _console().print(note, style="dim")
     if as_json:
         _print_json({"tables": tables, "provenance": provenance()})
 
@@ -423,18 +459,19 @@ def _evaluate_text(
     lines = task.lines(split)
     some = lines._replace(source=lines.source[:most], target=lines.target[:most])
     found = training.entropy(translator, some, steps=steps)
-    read = training.quality(translator, some, width=beam, steps=None if steps is None else steps[-1])
+    last = found.steps[-1]
+    read = training.quality(translator, some, width=beam, steps=last)
     if as_json:
-        return _print_json({"split": split, "entropy": asdict(found), "quality": asdict(read)})
+        return _print_json({"split": split, "entropy": asdict(found), "quality": {"steps": last, **asdict(read)}})
     rows = [list(row) for row in zip(found.steps, found.per_token, found.per_word, strict=True)]
     title = f"{found.variant} on {found.pairs} pairs of {split}: cross-entropy in nats"
     _print_table(title, ["step", "per token", "per word"], rows)
     _console().print(
-        f"BLEU {read.bleu:.2f}, chrF {read.chrf:.2f}, exact {read.exact:.1%}; {lines.empty} pairs with an empty side "
-        f"were left out, {found.long} too long for the entropy, {read.cut} sources cut."
+        f"After step {last}: BLEU {read.bleu:.2f}, chrF {read.chrf:.2f}, exact {read.exact:.1%}; {lines.empty} pairs "
+        f"with an empty side were left out, {found.long} too long for the entropy, {read.cut} sources cut."
     )
     for signature in read.signatures:
-        _console().print(signature, markup=False, style="dim")
+        _console().print(signature, style="dim")
 
 
 def _leave(ok: bool, broken: dict[Path, str]) -> None:
@@ -446,8 +483,15 @@ def _leave(ok: bool, broken: dict[Path, str]) -> None:
 
 
 def main() -> None:
-    """The console script."""
-    app()
+    """The console script. A reader that has seen enough, such as head, is no error."""
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes when it ends
+        sys.exit(1)
 
 
 def _tasks() -> dict[str, str]:
@@ -487,6 +531,11 @@ def _presets() -> dict[str, str]:
     }
 
 
+def _pretrained() -> dict[str, str]:
+    cards = {name: (HOME / name / "README.md").read_text(encoding="utf-8") for name in NAMES}
+    return {name: card.split("\n\n")[1].replace("\n", " ").split(". ")[0] for name, card in cards.items()}
+
+
 def _claims() -> dict[str, str]:
     from algoformer.claims import claims
 
@@ -516,6 +565,15 @@ def _fields(arguments: list[str]) -> dict[str, str]:
     return found
 
 
+def _lines() -> Iterator[str]:
+    """The stripped lines of standard input."""
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield line.decode().strip()
+        except UnicodeDecodeError:
+            raise ValueError(f"standard input must be UTF-8; line {number} is not") from None
+
+
 def _numbers(text: str | None) -> list[int] | None:
     if text is None:
         return None
@@ -536,12 +594,25 @@ def _described(module: Any, wanted: Callable[[type], bool]) -> dict[str, str]:
 
 
 def _print_json(document: Any) -> None:
-    print(json.dumps(document, indent=2))
+    print(json.dumps(_finite(document), indent=2, allow_nan=False))
+
+
+def _finite(document: Any) -> Any:
+    """A document with null for numbers that JSON does not know."""
+    if isinstance(document, dict):
+        return {name: _finite(value) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [_finite(value) for value in document]
+    return None if isinstance(document, float) and not math.isfinite(document) else document
+
+
+def _print_path(words: str, path: Path) -> None:
+    from rich.text import Text
+
+    _console().print(words, Text(str(path), "bold"), soft_wrap=True)
 
 
 def _print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
-    from rich.markup import escape
-
     from algoformer.report.page import show
 
     words = [
@@ -549,7 +620,7 @@ def _print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
     ]
     table = _table(title, columns, words)
     for row in rows:
-        table.add_row(*(escape(show(value)) for value in row))
+        table.add_row(*(show(value) for value in row))
     _console().print(table)
 
 
@@ -566,7 +637,7 @@ def _table(title: str, columns: list[str], words: list[bool]) -> RichTable:
 def _console() -> Console:
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, markup=False, emoji=False)  # names and paths as they are
 
 
 def _progress() -> Any:

@@ -16,7 +16,7 @@ from algoformer import claims
 from algoformer.algorithm import Algorithm
 from algoformer.analysis import Candidate, distance_to_identity, match, readings, separate
 from algoformer.constructions.catalogue import CATALOGUE
-from algoformer.files import replace_file
+from algoformer.files import folder_at, replace_file
 from algoformer.models import LinearTransformer, LinearTransformerConfig
 from algoformer.provenance import provenance
 from algoformer.report.page import COLOURS, Section, axes, figure, legend, page, table
@@ -74,7 +74,7 @@ class Result:
 
 def run(out: Path, *, seed: int = 0, progress: Progress | None = None) -> Result:
     """Write `out`/index.html and a picture for each chapter, and give what they show."""
-    out.mkdir(parents=True, exist_ok=True)
+    folder_at("out", out).mkdir(parents=True, exist_ok=True)
     report = progress or (lambda done, total, what: None)
     chapters: list[Chapter] = []
     told = [c for c in CHAPTERS if c[1] is not _translated or find_spec("tokenizers")]

@@ -7,6 +7,24 @@ import shutil
 from pathlib import Path
 
 
+def folder_at(name: str, path: str | Path) -> Path:
+    """Hold a path to a folder, or to a place where one can be made."""
+    folder = Path(path)
+    first = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    if first.exists() and not first.is_dir():
+        raise ValueError(f"{name} must be a folder; got {'' if first == folder else f'{folder} in '}the file {first}")
+    return folder
+
+
+def file_at(name: str, path: str | Path) -> Path:
+    """Hold a path to a file, or to a place where one can be made."""
+    file = Path(path)
+    if file.is_dir():
+        raise ValueError(f"{name} must be a file; got the folder {file}")
+    folder_at(f"the place of {name}", file.parent)
+    return file
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; what stood there before stays until then."""
     draft = path.with_name(f".{path.name}-{os.getpid()}")

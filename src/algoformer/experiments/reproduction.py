@@ -12,6 +12,7 @@ from algoformer.experiments.clock import Clock
 from algoformer.experiments.registry import EXPERIMENTS
 from algoformer.experiments.runs import Outcome, Pool, Run, attempt
 from algoformer.experiments.store import Store
+from algoformer.files import folder_at
 
 TRIES = 3  # a run that dies is tried twice more
 
@@ -63,8 +64,7 @@ def reproduce(
     whole("seeds", seeds, least=1)
     if jobs is not None:
         whole("jobs", jobs, least=1)
-    if Path(out).exists() and not Path(out).is_dir():
-        raise ValueError(f"out must be a folder; got the file {out}")
+    folder_at("out", out)
     asked = [
         Run(name, preset, seed, Path(out)) for name in dict.fromkeys(names or EXPERIMENTS) for seed in range(seeds)
     ]

@@ -14,7 +14,7 @@ from algoformer.experiments.protocol import reached
 from algoformer.experiments.reasons import REASONS
 from algoformer.experiments.registry import load
 from algoformer.experiments.tiers import plan
-from algoformer.files import replace_file
+from algoformer.files import file_at, replace_file
 from algoformer.models import AlgoFormerConfig, LoopedConfig, TransformerConfig
 from algoformer.report import speed, translation
 from algoformer.report.page import markdown_table as table
@@ -39,7 +39,7 @@ def write(results: str | Path, page: str | Path) -> Path:
     """
     from matplotlib import rc_context
 
-    target, found, texts = Path(page), shown(results)[0], Path(results) / translation.FOLDER
+    target, found, texts = file_at("docs", page), shown(results)[0], Path(results) / translation.FOLDER
     home = target.parent / "figures"
     home.mkdir(parents=True, exist_ok=True)
     figures = [(s.name, load(s.name).plot(s.runs[0].result)) for s in _large(found)]

@@ -20,7 +20,7 @@ from algoformer.experiments.experiment import (
 )
 from algoformer.experiments.registry import EXPERIMENTS, load
 from algoformer.experiments.store import Record, Store
-from algoformer.files import replace_file
+from algoformer.files import file_at, replace_file
 from algoformer.report.knobs import HEAD, slider
 from algoformer.report.page import Section, figure, page, show, table
 
@@ -86,6 +86,8 @@ class Report:
 
 def shown(results: str | Path) -> tuple[list[Shown], list[Record], dict[Path, str]]:
     """Every experiment at its largest scale, records of another revision, and broken files."""
+    if not Path(results).is_dir():
+        raise ValueError(f"results must be a folder of results; got {results}")
     records, broken = Store(Path(results)).records()
     found = [largest for name in EXPERIMENTS if (largest := _largest(name, records)) is not None]
     return found, [r for r in records if not r.current], broken
@@ -93,6 +95,7 @@ def shown(results: str | Path) -> tuple[list[Shown], list[Record], dict[Path, st
 
 def build(results: str | Path = "results", out: str | Path = "report/index.html") -> Report:
     """Write the page of a folder of results."""
+    target = file_at("out", out)
     found, other, broken = shown(results)
     sections = [_overview(found), *(_section(s) for s in found)]
     if broken or other:
@@ -104,7 +107,6 @@ def build(results: str | Path = "results", out: str | Path = "report/index.html"
     html = page(
         "The papers, reproduced", lead, sections, "Made by `algoformer report` from stored results.", head=STYLE + HEAD
     )
-    target = Path(out)
     target.parent.mkdir(parents=True, exist_ok=True)
     replace_file(target, html.encode())
     return Report(target, found, broken)

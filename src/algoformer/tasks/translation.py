@@ -155,10 +155,15 @@ class Translation(Parallel):
     def splits(self) -> tuple[str, ...]:
         return ("train", "valid", "test")
 
+    def check(self) -> None:
+        """Hold the folder to its six files, and the sides of valid and test to each other: not at the end of a run."""
+        for split in self.splits:
+            self._sides(split)
+        for split in self.splits[1:]:
+            self.read(split)
+
     def read(self, split: str) -> Lines:
-        if not self.data:
-            raise ValueError("data must be a folder of {train,valid,test}.{de,en}, plain or .gz (--data); got none")
-        sides = [_file(Path(self.data), f"{split}.{language}") for language in (self.source, self.target)]
+        sides = self._sides(split)
         source, target = (_read(side) for side in sides)
         if len(source) != len(target):
             raise ValueError(
@@ -168,6 +173,11 @@ class Translation(Parallel):
         if not pairs:
             raise ValueError(f"{sides[0].name} must hold a sentence; got none")
         return Lines([a for a, _ in pairs], [b for _, b in pairs], len(source) - len(pairs))
+
+    def _sides(self, split: str) -> list[Path]:
+        if not self.data:
+            raise ValueError("data must be a folder of {train,valid,test}.{de,en}, plain or .gz (--data); got none")
+        return [_file(Path(self.data), f"{split}.{language}") for language in (self.source, self.target)]
 
 
 def packed(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Bucket:

@@ -37,8 +37,11 @@ def load(path: str | Path) -> Model:
 
 
 def recipe_of(path: str | Path) -> tuple[Any, Task[Any], TrainConfig]:
-    """The configs of model, task and training that a run's folder records."""
-    about = config_in(Path(path))
+    """The configs of model, task and training that a run's folder records; a checkpoint is of the run around it."""
+    folder = Path(path)
+    about = config_in(folder.parent.parent if checkpoint.NAME.fullmatch(folder.name) else folder)
+    if isinstance(about.get("model"), str):
+        raise ValueError(f"the task must be given (--task) with a model that was saved alone; got none with {path}")
     made = tuple(decode(about.get(part)) for part in ("model", "task", "train"))
     if not isinstance(made[1], Task) or not isinstance(made[2], TrainConfig):
         raise ValueError(f"{path} must be the folder of a run; its config.json is not a run's")

@@ -9,16 +9,16 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from algoformer.files import replace_file
+from algoformer.files import folder_at, replace_file
 from algoformer.models import LinearTransformer, Model
 from algoformer.models.model import load_weights
 from algoformer.models.tokens import masked
@@ -31,6 +31,11 @@ from algoformer.training.config import TrainConfig
 from algoformer.training.curriculum import Curriculum
 from algoformer.training.data import Data, Size, seed_of
 from algoformer.training.step import Step, compiled, plain, settings
+
+try:
+    import fcntl
+except ImportError:  # not on this system
+    fcntl = None  # type: ignore[assignment]
 
 FREE = ("checkpoint_every", "keep", "data")  # may differ when a run goes on; the tokens of moved data are compared
 LARGEST = 1e6  # times its first loss: a run that is worse than that has diverged
@@ -105,7 +110,9 @@ def train(
     end saves the model in the Hugging Face manner. `until` stops at an earlier step, to be continued. At the `deadline`
     (as `time.time` counts) the run writes one checkpoint, drops those before it, and raises `OutOfTime`.
     """
-    return _Run(model, task, config, None if folder is None else Path(folder), progress, watch).go(until, deadline)
+    run = _Run(model, task, config, None if folder is None else folder_at("folder", folder), progress, watch)
+    with run.opened():
+        return run.go(until, deadline)
 
 
 class _Run:
@@ -136,8 +143,6 @@ class _Run:
         if world > 1:
             for v in model.state_dict().values():
                 dist.broadcast(v, 0)
-        if folder is not None:
-            self._open(folder, task)
 
     def go(self, until: int | None, deadline: float | None) -> Result:
         c, watch = self.config, self.watch
@@ -289,7 +294,13 @@ class _Run:
             with (self.folder / "log.jsonl").open("a") as file:
                 print(json.dumps(row), file=file)
 
-    def _open(self, folder: Path, task: Task[Any]) -> None:
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Go on from the folder, if there is one. No other process trains there until this run leaves it."""
+        if self.folder is None:
+            yield
+            return
+        folder, task = self.folder, self.task
         folder.mkdir(parents=True, exist_ok=True)
         mine = {"model": encode(self.model.config), "task": encode(task), "train": encode(self.config)}
         file = folder / "config.json"
@@ -298,36 +309,36 @@ class _Run:
             if not all(isinstance(saved.get(part), dict) for part in mine):
                 raise ValueError(f"{folder} must be empty or the folder of a run; its config.json is not a run's")
             saved = {part: encode(decode(saved[part])) for part in mine}  # fields that came later have their defaults
-            apart = sorted(
-                f"{part}.{name}"
+            apart = [
+                f"{part}.{name} must be {decode(theirs)} as in {folder}; got {decode(ours)}"
                 for part in mine
-                for name in mine[part].keys() | saved[part].keys()
-                if name not in FREE and mine[part].get(name) != saved[part].get(name)
-            )
+                for name, theirs, ours in _apart(saved[part], mine[part])
+            ]
             if apart:
-                raise ValueError(f"{folder} must hold a run of the same config; {', '.join(apart)} differ")
+                raise ValueError(", and ".join(apart))
             for name, data in task.files.items():
                 if (folder / name).exists() and (folder / name).read_bytes() != data:
                     raise ValueError(f"{folder / name} must be the task's own; the data have changed")
         elif any(checkpoint.steps(folder / "checkpoints")):
             raise ValueError(f"{folder} must hold the config.json of its checkpoints; got none")
-        if self.rank == 0:
-            replace_file(file, json.dumps(mine, indent=2).encode())
-            self._keep(folder)
-        found = checkpoint.latest(folder / "checkpoints")
-        size = 0
-        if found is not None:
-            self.done, tree, wrong = found
-            if wrong:
-                warnings.warn(f"going on from step {self.done}: {'; '.join(wrong)}", stacklevel=4)
-            load_weights(self.model, {k: v.to(self.device) for k, v in tree["weights"].items()}, str(folder))
-            self.step.restore(tree["step"])
-            self.curriculum.restore(tree["curriculum"])
-            self.stuck, self.first_loss, self.loss = tree["stuck"], tree["first_loss"], tree["loss"]
-            self.pending, size, self.saved = tree["pending"], tree["log"], self.done
-        if self.rank == 0:
-            with (folder / "log.jsonl").open("ab") as log:  # lines after the checkpoint will be written again
+        with _alone(folder / "log.jsonl") if self.rank == 0 else nullcontext() as log:
+            if self.rank == 0:
+                replace_file(file, json.dumps(mine, indent=2).encode())
+                self._keep(folder)
+            found = checkpoint.latest(folder / "checkpoints")
+            size = 0
+            if found is not None:
+                self.done, tree, wrong = found
+                if wrong:
+                    warnings.warn(f"going on from step {self.done}: {'; '.join(wrong)}", stacklevel=4)
+                load_weights(self.model, {k: v.to(self.device) for k, v in tree["weights"].items()}, str(folder))
+                self.step.restore(tree["step"])
+                self.curriculum.restore(tree["curriculum"])
+                self.stuck, self.first_loss, self.loss = tree["stuck"], tree["first_loss"], tree["loss"]
+                self.pending, size, self.saved = tree["pending"], tree["log"], self.done
+            if log is not None:  # lines after the checkpoint will be written again
                 log.truncate(size)
+            yield
 
     def _save(self) -> None:
         if self.saved == self.done:
@@ -387,6 +398,33 @@ class _Run:
     def _wait(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def _apart(saved: dict[str, Any], mine: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The fields in which two configs differ, with both values; of two classes that is all there is to say."""
+    names = sorted(mine.keys() | saved.keys()) if mine["class"] == saved["class"] else ["class"]
+    for name in names:
+        if name not in FREE and mine.get(name) != saved.get(name):
+            yield name, saved.get(name), mine.get(name)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[IO[bytes]]:
+    """A file open at its end, under a lock that dies with this process; no lock where the system knows none."""
+    with path.open("ab") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"{path.parent} must not be in use; another process is training there") from None
+            except OSError:  # not on this file system
+                pass
+        try:
+            yield file
+        finally:
+            if fcntl is not None:  # children that were forked meanwhile must not hold on to it
+                with suppress(OSError):
+                    fcntl.flock(file, fcntl.LOCK_UN)
 
 
 @contextmanager

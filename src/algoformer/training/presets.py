@@ -38,6 +38,7 @@ from algoformer.tasks import (
     Parallel,
     ReluNetwork,
     Representation,
+    Shift,
     SparseLinear,
     Spectrum,
     Translation,
@@ -45,6 +46,7 @@ from algoformer.tasks import (
 from algoformer.training.codec import encode, model_of
 from algoformer.training.config import Ramp, TrainConfig
 from algoformer.training.cost import cost
+from algoformer.training.data import Size, resized
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +93,7 @@ def override(recipe: Recipe, changes: Mapping[str, str]) -> Recipe:
             raise ValueError(f"{type(owner).__name__} has no field {name!r}{nearest}; it has {', '.join(known)}")
         parts.setdefault(part, {})[name] = parsed(path, text, hints[name])
     made = {part: replace(getattr(recipe, part), **values) for part, values in parts.items()}
-    return replace(recipe, **made)
+    return _held(replace(recipe, **made))
 
 
 def with_data(recipe: Recipe, data: str) -> Recipe:
@@ -105,7 +107,7 @@ def with_data(recipe: Recipe, data: str) -> Recipe:
 def task_named(name: str, changes: Mapping[str, str] | None = None) -> Task[Any]:
     """A task by the name of its class, with some fields changed: task_named("LinearRegression", {"n": "80"})."""
     known = {k: v for k, v in vars(algoformer.tasks).items() if isinstance(v, type) and issubclass(v, Task)}
-    known = {k: v for k, v in known.items() if not inspect.isabstract(v)}
+    known = {k: v for k, v in known.items() if not inspect.isabstract(v) and not issubclass(v, Shift)}
     if name not in known:
         raise ValueError(f"task must be one of {', '.join(known)}; got {name!r}{_nearest(name, known)}")
     changed = {f"task.{field}": text for field, text in (changes or {}).items()}
@@ -158,6 +160,29 @@ def _ramp(name: str, text: str) -> Ramp:
         return Ramp(start=start, stop=stop, **dict(zip(("by", "every"), rest, strict=False)))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{name} must be start:stop[:by[:every]]; got {text!r}") from error
+
+
+def _text(value: Ramp | tuple[int, int]) -> str:
+    """A ramp or a range as it is written on the command line."""
+    if isinstance(value, Ramp):
+        return ":".join(str(v) for v in (value.start, value.stop, value.by, value.every) if v is not None)
+    return ",".join(map(str, value))
+
+
+def _held(recipe: Recipe) -> Recipe:
+    """A recipe whose curricula end where its model and its task do: a change of the one alone would be ignored."""
+    train, task = recipe.train, recipe.task
+    for name, value in (("loops", train.loops), ("random_loops", train.random_loops)):
+        if value is not None and recipe.model is not None:
+            steps, own = model_of(recipe.model).steps, "loops" if hasattr(recipe.model, "loops") else "layers"
+            if (value.stop if isinstance(value, Ramp) else value[1]) != steps:
+                raise ValueError(f"train.{name} must end at model.{own} = {steps}; got {_text(value)}")
+    for name, ramp, own in (("dims", train.dims, "d"), ("examples", train.examples, "n")):
+        if ramp is not None:
+            if ramp.stop > (most := getattr(task, own, ramp.stop)):
+                raise ValueError(f"train.{name} must end at most at task.{own} = {most}; got {_text(ramp)}")
+            resized(task, Size(None, None, 0)._replace(**{name: ramp.stop}))
+    return recipe
 
 
 def _names(kind: type) -> dict[str, Any]:

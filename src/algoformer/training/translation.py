@@ -7,7 +7,7 @@ import json
 import math
 import signal
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -82,14 +82,14 @@ class Translator:
         replace_file(folder / "text.json", json.dumps({"mask": self.mask, "longest": self.longest}).encode())
 
     def __call__(
-        self, sentences: Sequence[str], *, width: int = 1, steps: int | None = None, batch: int = 64
+        self, sentences: Iterable[str], *, width: int = 1, steps: int | None = None, batch: int = 64
     ) -> list[str]:
         """A translation of each sentence: greedy, or the best of a beam of `width`; `steps` are layers or loops."""
         whole("width", width, 1)
-        if isinstance(sentences, str):
-            raise TypeError(f"sentences must be a list of strings; got the string {sentences!r}")
-        sources = [source[: self.longest // 2] for source in self.tokenizer.encode(sentences)]
-        asked = [i for i, sentence in enumerate(sentences) if sentence.strip()]  # nothing is translated as nothing
+        whole("batch", batch, 1)
+        given = _strings(sentences)
+        sources = [source[: self.longest // 2] for source in self.tokenizer.encode(given)]
+        asked = [i for i, sentence in enumerate(given) if sentence.strip()]  # nothing is translated as nothing
         order = sorted(asked, key=lambda i: len(sources[i]))
         found: list[list[int]] = [[] for _ in sources]
         for start in range(0, len(order), batch):
@@ -304,6 +304,21 @@ def validated(
         best=min(order, key=lambda step: found[step][1]),
         rate=statistics.median(rates[len(rates) // 2 :]) if rates else math.nan,
     )
+
+
+def _strings(sentences: Iterable[str]) -> list[str]:
+    """Sentences that can be read, in a list; one string would be read letter by letter."""
+    if isinstance(sentences, str):
+        raise TypeError(f"sentences must be a list of strings; got the string {sentences!r}")
+    given = list(sentences)
+    for sentence in given:
+        if not isinstance(sentence, str):
+            raise TypeError(f"sentences must be strings; got {sentence!r}")
+        try:
+            sentence.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"sentences must be strings of whole characters; got {sentence!r}") from None
+    return given
 
 
 def _batches(pairs: Sequence[Any], size: int) -> Iterator[list[Any]]:

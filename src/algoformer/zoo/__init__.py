@@ -9,10 +9,11 @@ from typing import Any
 
 from algoformer.checks import known
 
-__all__ = ["NAMES", "about", "pretrained"]
+__all__ = ["NAMES", "TRANSLATORS", "about", "pretrained"]
 
 HOME = Path(__file__).parent
 NAMES = tuple(sorted(folder.name for folder in HOME.iterdir() if (folder / "model.safetensors").is_file()))
+TRANSLATORS = tuple(name for name in NAMES if (HOME / name / "tokenizer.json").is_file())
 
 
 def pretrained(name: str) -> Any:
@@ -29,7 +30,7 @@ def pretrained(name: str) -> Any:
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     if digest != facts["sha256"]:
         raise ValueError(f"{folder / 'model.safetensors'} must be as it was shipped; its checksum differs")
-    if (folder / "tokenizer.json").exists():
+    if name in TRANSLATORS:
         return Translator.load(folder)
     model = load(folder).float()
     model.context = facts["context"]
