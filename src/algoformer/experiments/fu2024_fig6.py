@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from algoformer.experiments.drawing import COLOURS, axes
+from algoformer.experiments.drawing import COLOURS, INK, axes
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
-from algoformer.experiments.layers import model_answers
+from algoformer.experiments.layers import layer_answers, model_answers
 from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
 from algoformer.models import TransformerConfig
 from algoformer.training import Recipe
@@ -20,7 +20,7 @@ from algoformer.training import Recipe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figure 6"
 
 
@@ -49,19 +49,22 @@ SMOKE = Config(**TINY, layers=2, widths=(4, 8))
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Error at the last position over the zero predictor's, by width."""
+    """Error at the last position over the zero predictor's, by width; and what each layer knows, by its read-out."""
 
     widths: list[int]
     errors: list[float]
+    layers: list[list[float]]
 
 
 def run(config: Config, site: Site) -> Result:
-    """Ask one model for each width."""
+    """Ask one model for each width, and its layers."""
     task = config.task("linear")
-    errors = []
-    for width in config.widths:
-        errors.append(float(model_answers(config, config.narrow(width), task, site).errors[-1]))
-    return Result(widths=list(config.widths), errors=errors)
+    models = [config.narrow(width) for width in config.widths]
+    return Result(
+        widths=list(config.widths),
+        errors=[float(model_answers(config, model, task, site).errors[-1]) for model in models],
+        layers=[layer_answers(config, model, task, site).errors.tolist() for model in models],
+    )
 
 
 def claims(result: Result) -> list[Claim]:
@@ -87,9 +90,13 @@ def claims(result: Result) -> list[Claim]:
 
 
 def plot(result: Result) -> Figure:
-    """Error by width."""
-    fig, (ax,) = axes(6.4, 3.8)
-    ax.loglog(result.widths, result.errors, "o-", color=COLOURS[0])
-    ax.set(xlabel="width", ylabel="error / zero predictor's")
-    ax.set_xticks(result.widths, [str(w) for w in result.widths])
+    """Error by width, and by layer."""
+    fig, (left, right) = axes(10, 3.8, columns=2)
+    left.loglog(result.widths, result.errors, "o-", color=COLOURS[0])
+    left.set(xlabel="width", ylabel="error / zero predictor's")
+    left.set_xticks(result.widths, [str(w) for w in result.widths])
+    for width, line, colour in zip(result.widths, result.layers, COLOURS, strict=False):
+        right.semilogy(range(len(line)), line, color=colour, label=f"width {width}")
+    right.set(xlabel="layer, by its own read-out")
+    right.legend(labelcolor=INK, fontsize=9)
     return fig
