@@ -12,7 +12,7 @@ from algoformer.algorithm import Algorithm
 from algoformer.analysis import Candidate, induced_trace, readings
 from algoformer.experiments import Site, load, maps, reproduce
 from algoformer.experiments.answers import kept
-from algoformer.experiments.fingerprints import _numbers
+from algoformer.experiments.fingerprints import numbers
 from algoformer.experiments.layers import (
     Read,
     Weighed,
@@ -101,8 +101,8 @@ def test_a_figure_is_made_again_from_kept_answers_without_the_model(tmp_path, na
     assert any(site.models.iterdir())
     shutil.rmtree(site.models)
     again = experiment.run(stored(experiment.SMOKE), site)
-    numbers = [list(_numbers(dataclasses.asdict(result))) for result in (again, first)]
-    np.testing.assert_allclose(*numbers, rtol=1e-9, atol=1e-12)  # where memory lies may round a product otherwise
+    both = [list(numbers(dataclasses.asdict(result))) for result in (again, first)]
+    np.testing.assert_allclose(*both, rtol=1e-9, atol=1e-12)  # where memory lies may round a product otherwise
 
 
 def test_a_run_keeps_answers_beside_its_results(tmp_path):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -27,12 +28,14 @@ from algoformer.experiments.headless import main as headless
 from algoformer.experiments.ledger import Ledger, append, entries
 from algoformer.experiments.luggage import pack, unpack
 from algoformer.experiments.tiers import MINUTES, ROWS, plan
-from algoformer.experiments.trained import made
+from algoformer.experiments.trained import EARLY, _Limit, made
 from algoformer.models import LinearSelfAttentionConfig, TransformerConfig
 from algoformer.report import build, markdown, write
 from algoformer.tasks import LinearRegression
-from algoformer.training import Interrupted, OutOfTime, Ramp, Recipe, TrainConfig, train
+from algoformer.training import Interrupted, OutOfTime, Progress, Ramp, Recipe, TrainConfig, train
 from algoformer.training.codec import model_of
+from algoformer.training.curriculum import Curriculum
+from algoformer.training.data import Size
 
 QUICK = "fu2024_rates"
 
@@ -418,13 +421,34 @@ def test_a_page_without_results_says_so(tmp_path, monkeypatch):
     assert "Nothing yet" in page and "is empty" in page and "Every row of the plan has its results" in page
 
 
-def test_a_run_that_cannot_travel_is_held_to_the_pace_of_its_steps(tmp_path, monkeypatch):
-    """What a curriculum measures once, and a slow first line, say nothing about the steps that follow."""
+def test_a_run_that_cannot_travel_is_held_to_the_best_pace_of_its_first_lines(tmp_path, monkeypatch):
     monkeypatch.setattr("algoformer.experiments.trained.TRAVELS", 0)
-    slow = lambda self, size: time.sleep(0.5) or (1.0, 0.0)  # noqa: E731
-    monkeypatch.setattr("algoformer.training.curriculum.Curriculum.bounds", slow)
-    task = LinearRegression(d=2, n=4, dense=True)
-    r = recipe(steps=3000, dims=Ramp(start=1, stop=2), advance_after=20, advance=2.0)
-    now = time.time()
-    with pytest.raises(OutOfTime, match="stopped in time"):  # begun: its estimate fits, with room for a busy machine
-        made(dataclasses.replace(r, task=task), Site(folder=tmp_path, clock=Clock(now + 12, now + 120)))
+    r, now = recipe(steps=10_000), time.time()
+    site = Site(folder=tmp_path, clock=Clock(now + 1000, now + 1000))
+
+    def lines(*rates):
+        limit = _Limit(r, model_of(r.model), site, 0)
+        for i, rate in enumerate(rates, 1):
+            limit(Progress(10 * i, 10_000, 1.0, rate, 9e9, Size(None, None, 1), {}))
+
+    lines(0.1, *[5.0] * (EARLY - 2), 50.0)  # 200 s
+    with pytest.raises(OutOfTime, match=r"a run of 33\.0 minutes was not begun"):
+        lines(*[5.0] * EARLY)
+
+
+def test_the_pace_of_a_run_is_that_of_its_steps(monkeypatch):
+    """A step takes 0.01 s, and a look at the oracle for the curriculum 100."""
+    now = [0.0]
+
+    def passed(seconds, value):
+        now[0] += seconds
+        return value
+
+    clock = SimpleNamespace(perf_counter=lambda: now[0], time=time.time)
+    monkeypatch.setattr("algoformer.training.loop.time", clock)
+    monkeypatch.setattr(Curriculum, "bounds", lambda self, size: passed(100, (1.0, 0.0)))
+    monkeypatch.setattr(Curriculum, "note", lambda self, step: passed(0.01, None))
+    r = recipe(steps=100, dims=Ramp(start=1, stop=2), advance_after=20, advance=2.0)
+    rates = []
+    train(model_of(r.model), dataclasses.replace(r.task, dense=True), r.train, progress=lambda p: rates.append(p.rate))
+    assert rates == pytest.approx([100.0] * 10) and now[0] > 700

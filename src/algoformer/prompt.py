@@ -73,6 +73,13 @@ class Prompt(_Batch):
         return self.x.where(seen, 0.0), self.y.where(seen, 0.0)
 
     @property
+    def seen_first(self) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n k"], Bool[Tensor, "b n"]]:
+        """The pairs with the unseen ones at zero and behind the seen ones, and which are seen."""
+        order = (~self.seen).to(torch.int8).argsort(dim=1, stable=True)
+        x, y = (v.gather(1, order[:, :, None].expand_as(v)) for v in self.pairs)
+        return x, y, self.seen.gather(1, order)
+
+    @property
     def counts(self) -> Float[Tensor, " b"]:
         """How many pairs each prompt shows."""
         return self.seen.sum(1).to(self.x.dtype)

@@ -17,9 +17,9 @@ def fingerprint(result: Any) -> dict[str, list[float]]:
     """How many numbers each field holds, their mean, and the mean of their sizes."""
     made = {}
     for name, value in asdict(result).items():
-        numbers = [v for v in _numbers(value) if math.isfinite(v)]
-        count = max(len(numbers), 1)
-        made[name] = [float(len(numbers)), sum(numbers) / count, sum(map(abs, numbers)) / count]
+        finite = [v for v in numbers(value) if math.isfinite(v)]
+        count = max(len(finite), 1)
+        made[name] = [float(len(finite)), sum(finite) / count, sum(map(abs, finite)) / count]
     return made
 
 
@@ -46,12 +46,13 @@ def record(name: str, revision: int, numbers: dict[str, list[float]]) -> None:
     FILE.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
 
 
-def _numbers(value: Any) -> Iterator[float]:
+def numbers(value: Any) -> Iterator[float]:
+    """Every number that dictionaries and lists hold, in the order of their keys."""
     if isinstance(value, dict):
         for key in sorted(value):
-            yield from _numbers(value[key])
+            yield from numbers(value[key])
     elif isinstance(value, list | tuple):
         for v in value:
-            yield from _numbers(v)
+            yield from numbers(v)
     elif isinstance(value, int | float):
         yield float(value)

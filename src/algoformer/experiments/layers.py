@@ -23,7 +23,7 @@ from algoformer.models import Model
 from algoformer.prompt import Dense
 from algoformer.task import Task
 
-MORE = 8  # a read-out of 256 numbers that is fitted on few prompts is several times worse than the model's own
+MORE = 8  # fitted on as many prompts as are read, a read-out of 256 numbers is worse than the model's own
 
 
 @dataclass(frozen=True, eq=False)

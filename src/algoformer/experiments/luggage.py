@@ -18,11 +18,11 @@ from pathlib import Path
 from algoformer.experiments.ledger import FILE, append
 from algoformer.experiments.registry import EXPERIMENTS
 from algoformer.files import replace_file
+from algoformer.training import checkpoint
 
 PART = 15 * 2**20  # bytes of a file
 MOST = 60 * 2**20  # bytes in all
 NAME = re.compile(r"results-([0-9a-f]{16})-(\d+)-of-(\d+)\.part")
-STEP = re.compile(r"/checkpoints/step-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ def _put(whole: bytes, root: Path) -> list[str]:
 
 def _furthest(paths: Iterable[str]) -> int:
     """The last step that has a checkpoint among these paths."""
-    return max((int(match[1]) for path in paths if (match := STEP.search(path))), default=0)
+    names = (checkpoint.NAME.fullmatch(part) for path in paths for part in Path(path).parts)
+    return max((int(match[1]) for match in names if match), default=0)
 
 
 def _units(root: Path, since: float) -> Iterator[Path]:

@@ -60,7 +60,7 @@ def interleaved(p: Any, width: int) -> tuple[Float[Tensor, "b s width"], Layout]
         values = _padded(states[:, :-1], width)
         index = torch.arange(n * c, device=values.device).view(n, c)[:, :-1].flatten()
         return values, _causal(values, index)
-    x, y, seen = _seen_first(p)
+    x, y, seen = p.seen_first
     n, m = x.shape[1], p.queries.shape[1]
     pairs = torch.stack([_padded(x, width), _padded(y, width)], 2).flatten(1, 2)
     values = torch.cat([pairs, _padded(p.queries, width)], 1)
@@ -91,7 +91,7 @@ def paired(p: Any, features: int, labels: int) -> tuple[Float[Tensor, "b s width
         b, s = values.shape[:2]
         places = torch.arange(s, device=values.device)[None]
         return values, Layout(places, places.new_ones(b, s, s, dtype=torch.bool), slice(-1, None))
-    x, y, seen = _seen_first(p)
+    x, y, seen = p.seen_first
     n, m = x.shape[1], p.queries.shape[1]
     pairs = torch.cat([_padded(x, features), y], 2)
     queries = torch.cat([_padded(p.queries, features), y.new_zeros(len(y), m, y.shape[2])], 2)
@@ -120,16 +120,10 @@ def masked(p: Any) -> bool:
 
 def sequences(p: Prompt) -> tuple[Prompt, Int[Tensor, " c"]]:
     """One prompt a query with the seen pairs in front, and how many there are: what a recurrent model reads."""
-    x, y, seen = _seen_first(p)
+    x, y, seen = p.seen_first
     m = p.queries.shape[1]
     repeat = [v.repeat_interleave(m, 0) for v in (x, y, seen)]
     return Prompt(repeat[0], repeat[1], p.queries.reshape(-1, 1, x.shape[2]), repeat[2], check=False), repeat[2].sum(1)
-
-
-def _seen_first(p: Prompt) -> tuple[Tensor, Tensor, Tensor]:
-    order = (~p.seen).to(torch.int8).argsort(dim=1, stable=True)
-    x, y = (v.gather(1, order[:, :, None].expand_as(v)) for v in p.pairs)
-    return x, y, p.seen.gather(1, order)
 
 
 def _causal(values: Tensor, rows: slice | Tensor) -> Layout:

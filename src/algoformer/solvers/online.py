@@ -44,9 +44,8 @@ class OnlineGradientDescent(Linear[Stepping]):
         return p.x.shape[1] if self.steps is None else self.steps
 
     def init(self, p: Prompt) -> Stepping:
-        order = (~p.seen).to(torch.int8).argsort(dim=1, stable=True)[..., None]
-        x, y = (v.gather(1, order.expand_as(v)) for v in p.pairs)
-        return Stepping(origin(p), x, y, p.seen.sum(1))
+        x, y, seen = p.seen_first
+        return Stepping(origin(p), x, y, seen.sum(1))
 
     def step(self, p: Prompt, s: Stepping, t: int) -> Stepping:
         if s.x.shape[1] == 0:

@@ -123,7 +123,7 @@ class TrainConfig:
             raise ValueError(f"clip must be None with lbfgs, whose line of descent it would bend; got {self.clip}")
         ramps = (self.dims, self.examples, self.loops)
         if self.loss == "eq6" and any(r is not None and r.every is None for r in ramps):
-            raise ValueError("a ramp must go by the clock (every) with the loss eq6, which counts a loop too much")
+            raise ValueError("a ramp must go by the clock (every) with the loss eq6; got one that goes by the loss")
         if self.random_loops is not None:
             if self.loops is not None:
                 raise ValueError("random_loops must be None beside a ramp of loops; got both")

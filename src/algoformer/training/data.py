@@ -101,12 +101,10 @@ class Data:
         if self.text:
             return self._text(task.sample(config.batch, seeded(self.generator, config.seed, "data", step), self.dtype))
         rows: slice | Tensor = self.rows
-        if config.pool is None and config.ahead == 1:
-            sample = task.sample(config.batch, seeded(self.generator, config.seed, "data", step), self.dtype)
-        elif config.pool is None:
+        if config.pool is None:
             turn, place = divmod(step, config.ahead)
             if self.drawn is None or self.drawn[0] != (turn, sized):
-                g = seeded(self.generator, config.seed, "data", turn, "ahead")
+                g = seeded(self.generator, config.seed, "data", turn)
                 self.drawn = (turn, sized), task.sample(config.ahead * config.batch, g, self.dtype)
             sample, begin = self.drawn[1], place * config.batch
             rows = slice(begin + self.rows.start, begin + self.rows.stop)
