@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ from algoformer.models import (
     TransformerConfig,
 )
 from algoformer.solvers import LeastSquares
-from algoformer.tasks import ChainOfThought, Given, LinearRegression, SparseLinear, Spectrum
+from algoformer.tasks import ChainOfThought, Given, LinearRegression, Representation, SparseLinear, Spectrum
 from algoformer.training import (
     Bar,
     Ramp,
@@ -872,6 +872,45 @@ def test_an_address_without_defaults_tells_only_what_was_chosen():
     told = encode(config, defaults=False)
     assert told == {"class": "TrainConfig", "steps": 7, "dims": {"class": "Ramp", "start": 2, "stop": 5}}
     assert decode(told) == config == decode(encode(config))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wavy:
+    """A part of a task of one's own."""
+
+    period: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waves(Task):
+    """A task that this package does not know."""
+
+    wave: Wavy = Wavy()
+    size: float = 1.0
+
+    def sample(self, batch, generator, dtype=torch.float32):
+        sample = TASK.sample(batch, generator, dtype)
+        return replace(sample, target=self.size * torch.sin(sample.target / self.wave.period))
+
+
+def test_a_run_on_a_task_of_ones_own_goes_on(tmp_path):
+    config = TrainConfig(steps=6, batch=4, log_every=1)
+    whole = train(tiny(), Waves(wave=Wavy(period=2.0)), config)
+    train(tiny(), Waves(wave=Wavy(period=2.0)), config, tmp_path, until=3)
+    found = train(tiny(), Waves(wave=Wavy(period=2.0)), config, tmp_path)
+    assert found.step == 6 and found.loss == whole.loss
+    with pytest.raises(ValueError, match=r"task\.wave must be Wavy\(period=2\.0\) as in .*; got Wavy\(period=1\.0\)"):
+        train(tiny(), Waves(), config, tmp_path)
+    with pytest.raises(ValueError, match="must name a class of algoformer; got 'Wav"):
+        recipe_of(tmp_path)  # there is nothing at hand to know it by
+
+
+def test_a_task_of_a_curriculum_is_one_object_while_its_size_stays():
+    task = Representation(d=4, n=5, dense=True)
+    data = Data(task, TrainConfig(batch=2), torch.device("cpu"), torch.float32)
+    phis = [data.batch(step, Size(dims, None, 1)) and data.sized[1].phi for step, dims in enumerate((2, 2, 3, 3))]
+    assert phis[0] is phis[1] and phis[2] is phis[3] and phis[1] is not phis[2]
+    assert all(torch.equal(a, b) for a, b in zip(phis[0].weights, task.phi.weights, strict=True))
 
 
 def test_a_run_goes_on_though_a_field_was_added_since(tmp_path):

@@ -1,4 +1,4 @@
-"""Configs and tasks as JSON and back: only the classes this package lists, and no code."""
+"""Configs and tasks as JSON and back: only the classes of this package or of what is at hand, and no code."""
 
 from __future__ import annotations
 
@@ -39,19 +39,22 @@ def _default(f: dataclasses.Field[Any]) -> Any:
     return {} if f.default is dataclasses.MISSING else f.default  # no config is a dict
 
 
-def decode(value: Any) -> Any:
-    """The config or task that `encode` gave this JSON for."""
+def decode(value: Any, like: Any = None) -> Any:
+    """The config or task that `encode` gave this JSON for; classes from elsewhere must be those of parts of `like`."""
+    return _decode(value, classes() | _parts(like))
+
+
+def _decode(value: Any, known: dict[str, type]) -> Any:
     if isinstance(value, list):
-        return tuple(decode(v) for v in value)
+        return tuple(_decode(v, known) for v in value)
     if not isinstance(value, dict) or "class" not in value:
         return value
-    inner = {k: decode(v) for k, v in value.items() if k != "class"}
+    inner = {k: _decode(v, known) for k, v in value.items() if k != "class"}
     if value["class"] == "Tensor":
         dtypes = {"float32": torch.float32, "float64": torch.float64}
         if inner.get("dtype") not in dtypes:
             raise ValueError(f"a tensor in a config must be float32 or float64; got {inner.get('dtype')!r}")
         return torch.tensor(inner["values"], dtype=dtypes[inner["dtype"]])
-    known = classes()
     if value["class"] not in known:
         raise ValueError(f"a config must name a class of algoformer; got {value['class']!r}")
     try:
@@ -65,6 +68,16 @@ def classes() -> dict[str, type]:
     homes = (algoformer.models, algoformer.tasks, algoformer.training.config)
     found = (getattr(home, name) for home in homes for name in getattr(home, "__all__", vars(home)))
     return {v.__name__: v for v in found if isinstance(v, type) and dataclasses.is_dataclass(v)}
+
+
+def _parts(value: Any) -> dict[str, type]:
+    """The classes of a config or task and of its fields, by name."""
+    if isinstance(value, list | tuple):
+        return {name: kind for v in value for name, kind in _parts(v).items()}
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return {}
+    inner = [getattr(value, f.name) for f in dataclasses.fields(value) if f.init]
+    return {type(value).__name__: type(value), **_parts(inner)}
 
 
 def model_of(config: Any, generator: torch.Generator | None = None) -> algoformer.models.Model:

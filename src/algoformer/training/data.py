@@ -93,11 +93,12 @@ class Data:
         self.rows = slice(rank * share, (rank + 1) * share)
         self.pool: tuple[Size, Sample[Any]] | None = None
         self.drawn: tuple[tuple[int, Size], Sample[Any]] | None = None
+        self.sized: tuple[Size, Task[Any]] | None = None
 
     def batch(self, step: int, size: Size) -> Batch:
         """The batch of a step."""
         sized = size._replace(loops=0)
-        task, config = resized(self.task, sized), self.config
+        task, config = self._resized(sized), self.config
         if self.text:
             return self._text(task.sample(config.batch, seeded(self.generator, config.seed, "data", step), self.dtype))
         rows: slice | Tensor = self.rows
@@ -126,6 +127,12 @@ class Data:
             x, y, target = (F.pad(v, (0, 0, 0, missing)) for v in (prompt.x, prompt.y, target))
             prompt, weight = Dense(x, y, check=False), F.pad(weight, (0, missing))
         return Batch(prompt, target, weight, covariance)
+
+    def _resized(self, size: Size) -> Task[Any]:
+        """The task at a size: one object for as long as the size stays, for what it computes once, such as a network."""
+        if self.sized is None or self.sized[0] != size:
+            self.sized = size, resized(self.task, size)
+        return self.sized[1]
 
     def _text(self, sample: Sample[Text]) -> Batch:
         total, b = int((sample.target != PAD).sum()), len(sample.target)

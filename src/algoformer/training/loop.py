@@ -302,16 +302,17 @@ class _Run:
             return
         folder, task = self.folder, self.task
         folder.mkdir(parents=True, exist_ok=True)
-        mine = {"model": encode(self.model.config), "task": encode(task), "train": encode(self.config)}
+        parts = {"model": self.model.config, "task": task, "train": self.config}
+        mine = {part: encode(value) for part, value in parts.items()}
         file = folder / "config.json"
         if file.exists():
             saved = config_in(folder)
             if not all(isinstance(saved.get(part), dict) for part in mine):
                 raise ValueError(f"{folder} must be empty or the folder of a run; its config.json is not a run's")
-            saved = {part: encode(decode(saved[part])) for part in mine}  # fields that came later have their defaults
+            saved = {p: encode(decode(saved[p], v)) for p, v in parts.items()}  # later fields have their defaults
             apart = [
-                f"{part}.{name} must be {decode(theirs)} as in {folder}; got {decode(ours)}"
-                for part in mine
+                f"{part}.{name} must be {decode(theirs, value)} as in {folder}; got {decode(ours, value)}"
+                for part, value in parts.items()
                 for name, theirs, ours in _apart(saved[part], mine[part])
             ]
             if apart:
