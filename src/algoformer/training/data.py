@@ -129,7 +129,7 @@ class Data:
         return Batch(prompt, target, weight, covariance)
 
     def _resized(self, size: Size) -> Task[Any]:
-        """The task at a size: one object for as long as the size stays, for what it computes once, such as a network."""
+        """The task at a size: one object for as long as the size stays, for what it computes once, as a network."""
         if self.sized is None or self.sized[0] != size:
             self.sized = size, resized(self.task, size)
         return self.sized[1]
