@@ -9,16 +9,19 @@ import sys
 import torch
 
 from algoformer.models import (
+    LSTM,
     AlgoFormer,
     AlgoFormerConfig,
     Looped,
     LoopedConfig,
+    LSTMConfig,
     Transformer,
     TransformerConfig,
     fused,
     kernels,
 )
 from algoformer.models.blocks import BlockConfig, Body, initialise
+from algoformer.models.wavefront import stacked
 from algoformer.prompt import Text
 from algoformer.tasks import LinearRegression
 from algoformer.training.loss import cross_entropy, window_loss
@@ -196,6 +199,33 @@ def check_models():
             assert (one - other).norm() < 2e-5 * max(other.norm(), 1e-3), model.variant
         try:
             loss.backward()
+        except RuntimeError as error:
+            assert "once" in str(error)
+        else:
+            raise AssertionError("a second way back must be refused")
+
+
+def check_lstm():
+    """Stacked LSTMs along diagonals are the library's, one layer after another, and can be gone back through once."""
+    for layers, batch, tokens, width in ((1, 2, 5, 8), (3, 2, 7, 24), (4, 3, 2, 16), (2, 1, 1, 40), (3, 9, 4, 64)):
+        model = LSTM(LSTMConfig(features=3, width=width, layers=layers), torch.Generator().manual_seed(0)).to(DEVICE)
+        e = torch.randn(batch, tokens, width, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+
+        def way(model, e, run):
+            model.fused = run
+            return model._passed(e, 0, len(model.layers))
+
+        def found(low, run, model=model, e=e):
+            return {k: v for k, v in gradients(way, model, e, low, run).items() if v is not None}
+
+        wanted = found(None, None)
+        assert max(apart(found(None, stacked), wanted).values()) < 1e-5, (layers, batch, tokens, width)
+        ours = apart(found(torch.bfloat16, stacked), wanted)
+        assert max(ours.values()) < 3e-2, (layers, batch, tokens, width, ours)
+        out = way(model, e.requires_grad_(), stacked).sum()
+        out.backward(retain_graph=True)
+        try:
+            out.backward()
         except RuntimeError as error:
             assert "once" in str(error)
         else:

@@ -28,6 +28,7 @@ from algoformer.models import (
 )
 from algoformer.models.attention import Attention
 from algoformer.models.blocks import Block, BlockConfig
+from algoformer.models.model import Model
 from algoformer.solvers import GradientDescent, GradientDescentPlusPlus, PreconditionedGradientDescent
 from algoformer.testing import laws
 
@@ -418,3 +419,30 @@ def test_dropout_changes_training_and_not_evaluation(generator):
     assert not torch.equal(model(p), model(p))
     model.eval()
     assert torch.equal(model(p), copy.deepcopy(model)(p))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_all_layers_of_an_lstm_in_one_call_are_its_layers_one_by_one(generator, dropout):
+    model = LSTM(LSTMConfig(features=4, labels=1, width=8, layers=3, dropout=dropout), generator).double()
+    p = regression(generator, k=1)
+
+    def asked(plain):
+        torch.manual_seed(0)
+        visited = Model.visited if plain else LSTM.visited
+        out = model.read(p, visited(model, p, first=3, loops=3, gradient=3)[-1])
+        return [out, *torch.autograd.grad(out.square().sum(), list(model.parameters()))]
+
+    for one, other in zip(asked(True), asked(False), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+    h = model.init(p).h
+    for layer in model.layers:
+        h = layer(h)[0]
+    torch.testing.assert_close(model.eval().visited(p, first=3, loops=3, gradient=3)[0].h, h)
+
+
+def test_an_lstm_stays_in_its_own_precision_under_autocast(generator):
+    model = LSTM(LSTMConfig(features=4, labels=1, width=8, layers=2), generator)
+    p = regression(generator, k=1).to(dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert {s.h.dtype for s in model.visited(p, first=1, loops=2, gradient=2)} == {torch.float32}
+        assert model.visited(p, first=2, loops=2, gradient=2)[0].h.dtype == torch.float32

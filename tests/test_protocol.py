@@ -338,6 +338,22 @@ def test_the_second_representation_is_another():
     assert not torch.allclose(first.phi(x), second.phi(x))
 
 
+@pytest.mark.parametrize(
+    ("name", "milliseconds"),
+    [
+        ("algoformer2024_fig2b", {0: 3.06, 1: 2.10, 2: 1.95}),  # by place among the last recipes: one H200
+        ("algoformer2024_fig2c", {0: 8.07, 1: 4.92, 2: 3.80}),
+        ("giannou2024_fig7", {2: 1.78, 4: 5.92}),
+        ("giannou2024_fig9", {0: 1.75, 1: 4.07, 2: 7.74, 3: 15.3}),
+        ("fu2024_fig6", {0: 1.61, 3: 1.47}),
+    ],
+)
+def test_the_estimate_of_a_step_is_within_a_third_of_what_was_measured(name, milliseconds):
+    recipes = {r.model: r for r in load(name).GPU.recipes()}.values()
+    found = [1000 * seconds_a_step(r) for r in recipes]
+    assert [found[i] for i in milliseconds] == pytest.approx(list(milliseconds.values()), rel=0.34)
+
+
 def test_a_step_in_tf32_is_estimated_to_take_longer():
     exact, quick = (Softmax().recipe(Softmax().standard(Softmax().task("linear"), 12), Softmax().task("linear"),
                                      precision=p) for p in ("tf32", "auto"))  # fmt: skip

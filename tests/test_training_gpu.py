@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from algoformer.models import AlgoFormer, AlgoFormerConfig, LinearTransformer, LinearTransformerConfig
+from algoformer.models import AlgoFormer, AlgoFormerConfig, LinearTransformerConfig, LSTMConfig
 from algoformer.tasks import LinearRegression, NumberWords
 from algoformer.training import Ramp, TrainConfig, train
+from algoformer.training.codec import model_of
 from algoformer.training.data import Data, Size
 from algoformer.training.step import Step, compiled, settings
 
@@ -71,19 +72,18 @@ def test_a_curriculum_over_loops_dimensions_and_points_runs_on_graphs(mark):
     assert losses[True] == pytest.approx(losses[False], rel=1e-3)
 
 
+@pytest.mark.parametrize("shape", [LinearTransformerConfig(features=5, layers=2), LSTMConfig(features=5, layers=3)])
 @pytest.mark.parametrize("mark", [pytest.param(None, marks=gpu)])
-def test_models_without_regions_are_captured_too(mark):
+def test_models_without_regions_are_captured_too(mark, shape):
     losses = {fast: [] for fast in (True, False)}
     for fast in losses:
-        model = LinearTransformer(
-            LinearTransformerConfig(features=5, layers=2), torch.Generator().manual_seed(0)
-        ).cuda()
+        model = model_of(shape, torch.Generator().manual_seed(0)).cuda()
         config = TrainConfig(steps=20, batch=64, lr=1e-2, fast=fast, precision="fp32", log_every=1)
         train(model, LinearRegression(d=5, n=10), config, progress=lambda p, f=fast: losses[f].append(p.loss))
     assert losses[True] == pytest.approx(losses[False], rel=1e-4)
 
 
-@pytest.mark.parametrize("what", ["blocks", "models", "text", "dropout", "attention", "adam"])
+@pytest.mark.parametrize("what", ["blocks", "models", "text", "dropout", "attention", "lstm", "adam"])
 def test_the_fused_pass_is_the_plain_one(what):
     """On a GPU as it is, elsewhere in Triton's interpreter; outside this process, whose shape checks it cannot bear."""
     if importlib.util.find_spec("triton") is None:

@@ -15,7 +15,7 @@ from algoformer.experiments.softmax import COMPARED, TINY, stored
 from algoformer.task import Task
 from algoformer.tasks import ChainOfThought
 
-REVISION = 1
+REVISION = 2
 run, plot, numbers = race, draw, comparison.numbers
 SOURCE = "Figure 2"
 Result = Race

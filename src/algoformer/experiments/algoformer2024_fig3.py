@@ -19,7 +19,7 @@ from algoformer.training import Recipe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figure 3"
 
 

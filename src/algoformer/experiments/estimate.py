@@ -27,21 +27,26 @@ from algoformer.training.cost import cost
 MEASURED: dict[type, float] = {AlgoFormerConfig: 3.92e-3, LoopedConfig: 2.79e-3, TransformerConfig: 2.32e-3}
 PEAK = {"NVIDIA H200": 7.8e14}  # operations a second of one large product in bf16 (benchmarks/train-h200.json)
 TF32 = 7.57 / 3.92  # times as long as bf16
-ASSUMED: dict[type, float] = {LSTMConfig: 5e-3, LinearSelfAttentionConfig: 1.5e-3}  # the same, not measured
-LEAST = 1e-3  # assumed: a step of a small model is its launches
+LSTM = 4e-3  # the same of 10 layers, assumed; the library's, one after another, were measured to take 18.3 ms
+LINEAR = 0.5e-3, 1.2e-3  # of linear attention with 2,000 prompts: a step, and each layer
+LEAST = 0.07e-3  # of a block forward or backward, however small
 START = 20.0  # seconds: kernels, graphs, evaluation
 
 _TASK = LinearRegression(d=20, n=40, dense=True)
 
 
 def seconds_a_step(recipe: Recipe) -> float:
-    """The measured time of its kind of model at the default size, scaled by the work; a guess for other kinds."""
-    kind = type(recipe.model)
+    """The measured time of its kind of model at the default size, scaled by the work; of other kinds by layers."""
+    c, kind = recipe.model, type(recipe.model)
+    if isinstance(c, LSTMConfig):
+        return LSTM * c.layers / 10
+    if isinstance(c, LinearSelfAttentionConfig):
+        return LINEAR[0] + LINEAR[1] * c.layers
     if kind not in MEASURED:
-        return ASSUMED.get(kind, LEAST)
+        return LEAST * 2 * float(c.layers)
     default = Recipe(model=kind(), task=_TASK, train=TrainConfig())
     slower = TF32 if recipe.train.precision == "tf32" else 1.0
-    return max(work(recipe) / work(default) * MEASURED[kind] * slower, LEAST)
+    return max(work(recipe) / work(default) * MEASURED[kind] * slower, LEAST * sum(_blocks(recipe, at_once=True)))
 
 
 def seconds(recipe: Recipe) -> float:
@@ -51,17 +56,21 @@ def seconds(recipe: Recipe) -> float:
 
 def work(recipe: Recipe) -> float:
     """Multiplications of the blocks of a softmax model in a step: matrices of 12 width^2, and attention."""
-    c, t = recipe.model, recipe.train
-    plan = Plan.of(_shape(c), t)
-    if isinstance(c, AlgoFormerConfig):
-        forward = c.pre + c.loop * c.loops + c.post * plan.window
-        backward = c.pre + c.loop * plan.gradient + c.post * plan.window
-    elif isinstance(c, LoopedConfig):
-        forward, backward = c.layers * c.loops, c.layers * plan.gradient
-    else:
-        forward = backward = c.layers
+    c = recipe.model
+    forward, backward = _blocks(recipe)
     s = _tokens(c, recipe.task)
-    return float((forward + 2 * backward) * t.batch * s * (12 * c.width**2 + 2 * s * c.width))
+    return float((forward + 2 * backward) * recipe.train.batch * s * (12 * c.width**2 + 2 * s * c.width))
+
+
+def _blocks(recipe: Recipe, *, at_once: bool = False) -> tuple[int, int]:
+    """Blocks that a step passes forward and backward; `at_once` counts those of the post-transformer as one reading."""
+    c, plan = recipe.model, Plan.of(_shape(recipe.model), recipe.train)
+    if isinstance(c, AlgoFormerConfig):
+        ends = c.pre + c.post * (1 if at_once else plan.window)
+        return ends + c.loop * c.loops, ends + c.loop * plan.gradient
+    if isinstance(c, LoopedConfig):
+        return c.layers * c.loops, c.layers * plan.gradient
+    return c.layers, c.layers
 
 
 def flops(recipe: Recipe) -> int:

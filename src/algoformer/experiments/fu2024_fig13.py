@@ -18,7 +18,7 @@ from algoformer.experiments.softmax import LONG, TINY, stored
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figures 13, 14"
 
 

@@ -22,7 +22,7 @@ from algoformer.training import Recipe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figure 20"
 FAMILY = "gradient descent on a network"
 Result = Maps

@@ -13,7 +13,7 @@ from algoformer.experiments.softmax import SHORT, TINY, stored
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figure 21"
 Result = Maps
 

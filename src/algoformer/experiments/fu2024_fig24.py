@@ -13,7 +13,7 @@ from algoformer.experiments.softmax import SHORT, TINY, stored
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figures 24, 25"
 Result = Maps
 

@@ -20,7 +20,7 @@ from algoformer.experiments.softmax import LONG, TINY, stored
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figure 27"
 
 

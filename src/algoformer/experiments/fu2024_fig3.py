@@ -21,7 +21,7 @@ from algoformer.solvers import ConjugateGradient, GradientDescent, Newton
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 3
+REVISION = 4
 SOURCE = "Figure 3"
 Result = Maps
 

@@ -20,7 +20,7 @@ from algoformer.prompt import Dense
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figure 9"
 
 

@@ -12,7 +12,7 @@ from algoformer.experiments.comparison import Comparison, Race, draw, first_of_a
 from algoformer.experiments.experiment import Claim, assumed
 from algoformer.experiments.softmax import COMPARED, TINY, stored
 
-REVISION = 1
+REVISION = 2
 run, plot, numbers = race, draw, comparison.numbers
 Result = Race
 

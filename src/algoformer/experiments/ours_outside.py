@@ -25,7 +25,7 @@ from algoformer.training import Recipe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 1
+REVISION = 2
 NAMES = ("AlgoFormer", "looped", "standard")
 
 

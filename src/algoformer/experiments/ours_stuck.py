@@ -20,7 +20,7 @@ from algoformer.training import Recipe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 1
+REVISION = 2
 KINDS = {"with injection": True, "equation 2": False}
 
 

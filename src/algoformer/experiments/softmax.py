@@ -36,7 +36,7 @@ class Rate(NamedTuple):
     tried: dict[float, float]
 
 
-AHEAD = 50  # steps whose prompts are drawn at once, where a value follows from those before it
+AHEAD = 50  # steps whose prompts are drawn at once: as many launches as for one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class Softmax:
             steps=steps, batch=self.batch, lr=self.lr if lr is None else lr, warmup=self.warmup, ema=self.ema,
             schedule="cosine" if falling else "constant", window=window, gradient_loops=whole, dims=dims,
             precision=precision, log_every=min(50, steps), checkpoint_every=5000,
-            ahead=AHEAD if isinstance(task, Autoregression) else 1,
+            ahead=AHEAD,
         )  # fmt: skip
         return Recipe(model=config, task=task, train=train)
 

@@ -316,10 +316,7 @@ def _tokens(s: int, o: int, step: int) -> tuple[int, int, int]:
 
 def _product(grad: Tensor, x: Tensor) -> Tensor:
     """sum over all loops and rows of grad_r x_r', in full precision."""
-    grad, x = grad.flatten(0, 1).t(), x.flatten(0, 1)
-    if grad.dtype != torch.float32 and grad.is_cuda:
-        return torch.mm(grad, x, out_dtype=torch.float32)
-    return grad.float() @ x.float()
+    return K.product(grad.flatten(0, 1).t(), x.flatten(0, 1))
 
 
 def _library(qkv: Tensor, heads: int, step: int, prefix: Tensor | None, coins: K.Coins | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""The kernels of the fast path in Triton: a sum and its norms, the activation, attention over short sequences, Adam.
+"""The kernels of the fast path in Triton: a sum and its norms, the activation, short attention, LSTM cells, Adam.
 
 Each has a backward pass that makes again what it needs instead of storing it. Sums over rows, the gradients of biases
 and norms, are kept apart by program and added up by the caller: they do not depend on the order in which programs run.
@@ -12,11 +12,13 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float
 from torch import Tensor
 
 PROGRAMS = 1584  # at most so many add up rows
 NORM_WARPS = 1  # a row belongs to one warp, which adds it up without waiting for another
 ADAM_SIZE = 1024
+CELL_SIZE = 512
 ACT_SIZE, ACT_ROWS, ACT_COLS, ACT_WARPS = 2048, 4, 256, 1
 LONGEST, WIDTHS = 256, (16, 32, 64, 128)  # tokens, and widths of a head, of the attention kernel
 
@@ -355,6 +357,74 @@ def _coins(out, seed, site, keep, count, SIZE: tl.constexpr):
 
 
 @triton.jit
+def _cell_parts(gates, bias, layer, k, count, rows, row, col, inside, W: tl.constexpr):
+    """The places of the gates of one layer on a diagonal, and their values i, f, g, o."""
+    at = gates + ((layer.to(tl.int64) * count + k) * rows + row) * 4 * W + col
+    bias += layer * 4 * W + col
+    i = _gate(at, bias, inside)
+    f = _gate(at + W, bias + W, inside)
+    g = _tanh(
+        tl.load(at + 2 * W, mask=inside, other=0.0).to(tl.float32) + tl.load(bias + 2 * W, mask=inside, other=0.0)
+    )
+    return at, i, f, g, _gate(at + 3 * W, bias + 3 * W, inside)
+
+
+@triton.jit
+def _gate(at, bias, inside):
+    v = tl.load(at, mask=inside, other=0.0).to(tl.float32) + tl.load(bias, mask=inside, other=0.0)
+    return 1.0 / (1.0 + tl.exp(-v))
+
+
+@triton.jit(do_not_specialize=["k"])
+def _cell(
+    gates, bias, c, u, k, count, tokens, rows, LAYERS: tl.constexpr, W: tl.constexpr, SIZE: tl.constexpr
+):  # fmt: skip
+    layer = tl.program_id(1)
+    place = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    row, col, inside = place // W, place % W, place < rows * W
+    _, i, f, g, o = _cell_parts(gates, bias, layer, k, count, rows, row, col, inside, W)
+    now = layer.to(tl.int64) * (count + 1) + k
+    own = (now * rows + row) * W + col
+    runs = (layer <= k) & (k - layer < tokens)  # before its first token a layer is at 0, and after its last again
+    after = tl.where(runs, f * tl.load(c + own, mask=inside, other=0.0) + i * g, 0.0)
+    h = tl.where(runs, o * _tanh(after), 0.0).to(u.dtype.element_ty)
+    tl.store(c + own + rows * W, after, mask=inside)
+    tl.store(u + ((now + 1) * rows + row) * 2 * W + W + col, h, mask=inside)
+    if layer + 1 < LAYERS:
+        tl.store(u + ((now + count + 2) * rows + row) * 2 * W + col, h, mask=inside)
+
+
+@triton.jit(do_not_specialize=["k"])
+def _cell_back(
+    gates, bias, c, du, dc, grad, k, count, tokens, rows, LAYERS: tl.constexpr, W: tl.constexpr, SIZE: tl.constexpr
+):  # fmt: skip
+    layer = tl.program_id(1)
+    place = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    row, col, inside = place // W, place % W, place < rows * W
+    at, i, f, g, o = _cell_parts(gates, bias, layer, k, count, rows, row, col, inside, W)
+    now = layer.to(tl.int64) * (count + 1) + k
+    own = (now * rows + row) * W + col
+    runs = (layer <= k) & (k - layer < tokens)
+    dh = tl.load(du + ((now + 1) * rows + row) * 2 * W + W + col, mask=inside, other=0.0).to(tl.float32)
+    if layer + 1 < LAYERS:
+        dh += tl.load(du + ((now + count + 2) * rows + row) * 2 * W + col, mask=inside, other=0.0).to(tl.float32)
+    else:
+        asked = inside & runs
+        dh += tl.load(grad + (row * tokens + k - layer) * W + col, mask=asked, other=0.0).to(tl.float32)
+    t = _tanh(tl.load(c + own + rows * W, mask=inside, other=0.0))
+    place += layer * rows * W
+    cell = tl.where(runs, tl.load(dc + place, mask=inside, other=0.0) + dh * o * (1.0 - t * t), 0.0)
+    dh = tl.where(runs, dh, 0.0)
+    before = tl.load(c + own, mask=inside, other=0.0)
+    kind: tl.constexpr = gates.dtype.element_ty
+    tl.store(at, (cell * g * i * (1.0 - i)).to(kind), mask=inside)
+    tl.store(at + W, (cell * before * f * (1.0 - f)).to(kind), mask=inside)
+    tl.store(at + 2 * W, (cell * i * (1.0 - g * g)).to(kind), mask=inside)
+    tl.store(at + 3 * W, (dh * t * o * (1.0 - o)).to(kind), mask=inside)
+    tl.store(dc + place, cell * f, mask=inside)
+
+
+@triton.jit
 def _column_sums(x, out, rows, cols, ROWS: tl.constexpr, COLS: tl.constexpr):
     r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(0) * COLS + tl.arange(0, COLS)
@@ -465,6 +535,30 @@ def act_back(u: Tensor, grad: Tensor, sums: Sums, relu: bool) -> None:
     (rows, f), (place, add) = u.shape, sums
     turns, grid = triton.cdiv(rows, ACT_ROWS * len(place)), (len(place), triton.cdiv(f, ACT_COLS))
     _act_back[grid](u, grad, place, place.stride(0), rows, add, f, relu, ACT_ROWS, ACT_COLS, turns, num_warps=ACT_WARPS)
+
+
+def cell(gates: Tensor, bias: Tensor, c: Tensor, u: Tensor, k: int, tokens: int) -> None:
+    """The cells of diagonal k of stacked LSTMs, from their gates [l k b 4w]: the next c [l k b w], and h into u."""
+    layers, count, rows, w = gates.shape[0], gates.shape[1], gates.shape[2], c.shape[3]
+    grid = triton.cdiv(rows * w, CELL_SIZE), layers
+    _cell[grid](gates, bias, c, u, k, count, tokens, rows, layers, w, CELL_SIZE, num_warps=4)
+
+
+def cell_back(gates: Tensor, bias: Tensor, c: Tensor, du: Tensor, dc: Tensor, grad: Tensor, k: int) -> None:
+    """The gradient of the gates of diagonal k, in their place, and that of its cells in dc, where the next one's is."""
+    layers, count, rows, w = gates.shape[0], gates.shape[1], gates.shape[2], c.shape[3]
+    grid = triton.cdiv(rows * w, CELL_SIZE), layers
+    _cell_back[grid](
+        gates, bias, c, du, dc, grad, k, count, grad.shape[1], rows, layers, w, CELL_SIZE, num_warps=4
+    )  # fmt: skip
+
+
+def product(a: Float[Tensor, "*l m k"], b: Float[Tensor, "*l k n"]) -> Float[Tensor, "*l m n"]:
+    """a @ b in float32, whatever they are in."""
+    if a.dtype != torch.float32 and a.is_cuda:
+        multiply = torch.mm if a.ndim == 2 else torch.bmm
+        return multiply(a, b, out_dtype=torch.float32)
+    return a.float() @ b.float()
 
 
 def coins(shape: tuple[int, ...], which: Coins) -> Tensor:

@@ -59,16 +59,19 @@ class LinearSelfAttentionConfig:
 class Heads(nn.Module):
     """sum_h (q_j . k_i) v_i over the keys i, with biases, scores / sqrt(size of a head)."""
 
+    same: Tensor  # 1 where two entries are of one head
+
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
         self.qkv, self.out = nn.Linear(size, 3 * size), nn.Linear(size, size)
+        head = torch.arange(heads).repeat_interleave(size // heads)
+        self.register_buffer("same", (head == head[:, None]).float(), persistent=False)
+        self.scale = (size // heads) ** -0.5
 
     def forward(self, h: Tensor, keys: Tensor, rate: Tensor) -> Tensor:
-        b, s, e = h.shape
-        q, k, v = self.qkv(h).view(b, s, 3, self.heads, e // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
-        product = (k * keys[:, None]).mT @ v * (rate * (e // self.heads) ** -0.5)[:, None, None, None]
-        out: Tensor = self.out((q @ product).transpose(1, 2).reshape(b, s, e))
+        q, k, v = self.qkv(h).chunk(3, dim=-1)
+        product = (k * keys).mT @ v * (self.same * (rate * self.scale)[:, None, None])  # of one head; no copies
+        out: Tensor = self.out(q @ product)
         return out
 
 

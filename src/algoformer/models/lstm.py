@@ -1,5 +1,7 @@
 """The recurrent baseline: stacked LSTMs over interleaved tokens (Garg et al. 2022; Fu et al. 2024)."""
 
+import contextlib
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,7 +42,7 @@ class LSTM(Layered, Model):  # type: ignore[misc, override]
 
     config: LSTMConfig
     kinds: ClassVar[tuple[type, ...]] = (Prompt, Dense, Series, Chains)
-    graphable = False
+    fused: Any = None
 
     def __init__(self, config: LSTMConfig, generator: torch.Generator | None = None) -> None:
         super().__init__(config)
@@ -70,7 +72,45 @@ class LSTM(Layered, Model):  # type: ignore[misc, override]
         return Hidden(self.embed(values), at)
 
     def step(self, p: Any, s: Hidden, t: int) -> Hidden:
-        return s._replace(h=self.drop(self.layers[t](s.h)[0]))
+        return s._replace(h=self.drop(self._passed(s.h, t, t + 1)))
+
+    def visited(self, p: Any, *, first: int, loops: int, gradient: int) -> list[Any]:
+        if first < loops or gradient < loops or (self.training and self.config.dropout):
+            return super().visited(p, first=first, loops=loops, gradient=gradient)
+        s = self.init(p)
+        return [s._replace(h=self._passed(s.h, 0, loops))]
+
+    def fuse(self, on: bool) -> bool:
+        """In float32 on a GPU, with Triton."""
+        weight, self.fused = self.embed.weight, None
+        if on and weight.is_cuda and weight.dtype == torch.float32:
+            with contextlib.suppress(ImportError):
+                from algoformer.models.wavefront import stacked
+
+                self.fused = stacked
+        return self.fused is not None
+
+    def graphable(self, kernels: bool) -> bool:
+        """As kernels alone: what the library does in between is its own."""
+        fits = self.fuse(kernels)
+        self.fuse(False)
+        return fits
+
+    def _passed(self, h: Tensor, begin: int, end: int) -> Tensor:
+        """What layers begin to end - 1 make of h.
+
+        The library knows no bfloat16, and autocast would give it float16, whose range is too small for gradients.
+        """
+        if self.fused is not None:
+            fast: Tensor = self.fused(h, self.layers[begin:end])
+            return fast
+        weights = [w for layer in self.layers[begin:end] for w in layer._flat_weights]  # type: ignore[union-attr]
+        with torch.autocast(h.device.type, enabled=False), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "RNN module weights are not part")  # they are those of the optimiser
+            h = h.to(weights[0].dtype)
+            zero = h.new_zeros(end - begin, len(h), self.config.width)
+            out: Tensor = torch.lstm(h, (zero, zero), weights, True, end - begin, 0.0, self.training, False, True)[0]
+        return out
 
     def read(self, p: Any, s: Hidden) -> Tensor:
         if isinstance(s.rows, Tensor) and s.rows.ndim == 2:  # one token of each sequence

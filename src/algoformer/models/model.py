@@ -31,13 +31,12 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
     """A module that is an Algorithm. A looped model (limit None) runs past its steps; a layered one has no more.
 
     `truncatable`: do all weights still learn when only the last steps carry gradient? `any_labels`: does each label run
-    alone, so that there may be any number? `graphable`: may a training step be captured as a CUDA graph?
+    alone, so that there may be any number?
     """
 
     config: Any
     truncatable: bool = False
     any_labels: bool = False
-    graphable: bool = True
 
     def __init__(self, config: Any) -> None:
         kinds = (inspect.get_annotations(kind).get("config") for kind in type(self).__mro__)
@@ -76,6 +75,10 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
     def fuse(self, on: bool) -> bool:
         """Let hand-written kernels step in where they can, or no longer; says whether they do."""
         return False
+
+    def graphable(self, kernels: bool) -> bool:
+        """May a training step, with or without kernels, be captured as a CUDA graph?"""
+        return True
 
     def readings(self, p: Any, states: Sequence[Any]) -> Float[Tensor, "t b o k"]:
         """What several states of one prompt say; in one pass where the model can."""

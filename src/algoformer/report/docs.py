@@ -190,9 +190,9 @@ def _plan(results: str | Path) -> Iterable[str]:
     ms = [f"{1000 * MEASURED[kind]:.2f}" for kind in (AlgoFormerConfig, LoopedConfig, TransformerConfig)]
     yield (
         f"Minutes are estimates for one H200, from {ms[0]} ms a step of AlgoFormer, {ms[1]} of the looped and {ms[2]} "
-        "of the standard transformer, scaled by their matrix products; those of LSTMs and linear attention are guesses."
-        " Pilots are counted, and a training that several rows share counts in the first. A command works nine minutes "
-        "and goes on when it is given again.\n"
+        "of the standard transformer, scaled by their matrix products, and by layers of linear attention; that of the "
+        "LSTM is a guess. Pilots are counted, and a training that several rows share counts in the first. A command "
+        "works nine minutes and goes on when it is given again.\n"
     )
     yield table(
         ("tier", "what", "runs missing", "GPU minutes", "command"),

@@ -40,7 +40,7 @@ class Step:
             self.fast
             and device.type == "cuda"
             and self.world == 1
-            and model.graphable
+            and model.graphable(config.kernels)
             and config.optimiser != "lbfgs"
             and config.loss != "rao-blackwell"
         )
@@ -261,17 +261,15 @@ def compiled(model: Model, on: bool, kernels: bool = True) -> Iterator[None]:
 @contextlib.contextmanager
 def plain(model: Model) -> Iterator[None]:
     """The model without kernels and compiled regions and in full float32, for a while."""
-    before = torch.get_float32_matmul_precision()
     regions = [(region, region._compiled_call_impl) for region in model.regions()]
     kernels = getattr(model, "fused", None) is not None
-    torch.set_float32_matmul_precision("highest")
     model.fuse(False)
     for region, _ in regions:
         region._compiled_call_impl = None
     try:
-        yield
+        with _tf32(False):
+            yield
     finally:
-        torch.set_float32_matmul_precision(before)
         model.fuse(kernels)
         for region, impl in regions:
             region._compiled_call_impl = impl
@@ -280,21 +278,32 @@ def plain(model: Model) -> Iterator[None]:
 @contextlib.contextmanager
 def settings(precision: str, deterministic: bool, device: torch.device) -> Iterator[None]:
     """The matmul precision, determinism and stream of a run, for a while."""
-    before = torch.get_float32_matmul_precision()
     strict = torch.are_deterministic_algorithms_enabled()
-    torch.set_float32_matmul_precision("high" if precision in ("tf32", "bf16") else "highest")
     if deterministic and device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
     torch.use_deterministic_algorithms(deterministic or strict)
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     try:
-        if stream is None:
-            yield
-        else:
-            stream.wait_stream(torch.cuda.current_stream(device))
-            with torch.cuda.stream(stream):
+        with _tf32(precision in ("tf32", "bf16")):
+            if stream is None:
                 yield
-            torch.cuda.current_stream(device).wait_stream(stream)
+            else:
+                stream.wait_stream(torch.cuda.current_stream(device))
+                with torch.cuda.stream(stream):
+                    yield
+                torch.cuda.current_stream(device).wait_stream(stream)
     finally:
-        torch.set_float32_matmul_precision(before)
         torch.use_deterministic_algorithms(strict)
+
+
+@contextlib.contextmanager
+def _tf32(on: bool) -> Iterator[None]:
+    """Products of float32 numbers, those of cuDNN too, may be in TF32 for a while, or may not."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if on else "highest")
+    torch.backends.cudnn.allow_tf32 = on
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
