@@ -30,6 +30,7 @@ from algoformer.experiments.fingerprints import fingerprint, moved, recorded
 from algoformer.experiments.layers import read_layers
 from algoformer.experiments.linear import Looped
 from algoformer.experiments.protocol import TEST
+from algoformer.experiments.registry import ALSO
 from algoformer.experiments.store import address
 from algoformer.experiments.trained import trained
 from algoformer.models import LinearSelfAttentionConfig, Transformer, TransformerConfig
@@ -465,3 +466,10 @@ def test_the_maps_of_known_algorithms_are_the_reference():
     row = dict(zip(result.descent, result.similarity[3], strict=True))
     for step, value in {1: 0.9624, 2: 0.9838, 4: 0.9787, 8: 0.9346, 16: 0.8624}.items():
         assert row[step] == pytest.approx(value, abs=0.006)
+
+
+def test_a_paper_of_two_years_has_one_name_for_its_results(tmp_path):
+    both = ["algoformer2025_table1", "algoformer2024_table1"]
+    (outcome,) = reproduce(both, preset="smoke", seeds=1, out=tmp_path).outcomes
+    assert (outcome.experiment, outcome.status) == ("algoformer2024_table1", "made")
+    assert set(ALSO.values()) <= set(EXPERIMENTS) and not set(ALSO) & set(EXPERIMENTS)

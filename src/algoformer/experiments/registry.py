@@ -59,6 +59,8 @@ EXPERIMENTS = (
     "ours_weight_null",
 )
 
+ALSO = {"algoformer2025_table1": "algoformer2024_table1"}  # one paper has one year here
+
 
 def load(name: str) -> Experiment:
     """The experiment of that name."""

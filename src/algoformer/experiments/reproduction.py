@@ -9,7 +9,7 @@ from pathlib import Path
 
 from algoformer.checks import one_of, whole
 from algoformer.experiments.clock import Clock
-from algoformer.experiments.registry import EXPERIMENTS
+from algoformer.experiments.registry import ALSO, EXPERIMENTS
 from algoformer.experiments.runs import Outcome, Pool, Run, attempt
 from algoformer.experiments.store import Store
 from algoformer.files import folder_at
@@ -65,9 +65,8 @@ def reproduce(
     if jobs is not None:
         whole("jobs", jobs, least=1)
     folder_at("out", out)
-    asked = [
-        Run(name, preset, seed, Path(out)) for name in dict.fromkeys(names or EXPERIMENTS) for seed in range(seeds)
-    ]
+    wanted = dict.fromkeys(ALSO.get(name, name) for name in names or EXPERIMENTS)
+    asked = [Run(name, preset, seed, Path(out)) for name in wanted for seed in range(seeds)]
     outcomes = {run: run.ended("kept") for run in asked if run.finished}
     kept, rest = len(outcomes), [run for run in asked if run not in outcomes]
     pool = _pool(on, device, jobs, clock)
