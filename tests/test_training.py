@@ -908,7 +908,10 @@ def test_a_run_on_a_task_of_ones_own_goes_on(tmp_path):
 def test_a_task_of_a_curriculum_is_one_object_while_its_size_stays():
     task = Representation(d=4, n=5, dense=True)
     data = Data(task, TrainConfig(batch=2), torch.device("cpu"), torch.float32)
-    phis = [data.batch(step, Size(dims, None, 1)) and data.sized[1].phi for step, dims in enumerate((2, 2, 3, 3))]
+    phis = []
+    for step, dims in enumerate((2, 2, 3, 3)):
+        data.batch(step, Size(dims, None, 1))
+        phis.append(data.sized[1].phi)
     assert phis[0] is phis[1] and phis[2] is phis[3] and phis[1] is not phis[2]
     assert all(torch.equal(a, b) for a, b in zip(phis[0].weights, task.phi.weights, strict=True))
 

@@ -27,7 +27,7 @@ from algoformer.training.cost import cost
 MEASURED: dict[type, float] = {AlgoFormerConfig: 3.92e-3, LoopedConfig: 2.79e-3, TransformerConfig: 2.32e-3}
 PEAK = {"NVIDIA H200": 7.8e14}  # operations a second of one large product in bf16 (benchmarks/train-h200.json)
 TF32 = 7.57 / 3.92  # times as long as bf16
-LSTM = 4e-3  # the same of 10 layers, assumed; the library's, one after another, were measured to take 18.3 ms
+LSTM = 4e-3  # the same of 10 layers, assumed
 LINEAR = 0.5e-3, 1.2e-3  # of linear attention with 2,000 prompts: a step, and each layer
 LEAST = 0.07e-3  # of a block forward or backward, however small
 START = 20.0  # seconds: kernels, graphs, evaluation
@@ -42,11 +42,12 @@ def seconds_a_step(recipe: Recipe) -> float:
         return LSTM * c.layers / 10
     if isinstance(c, LinearSelfAttentionConfig):
         return LINEAR[0] + LINEAR[1] * c.layers
+    least = LEAST * sum(_blocks(recipe, at_once=True))
     if kind not in MEASURED:
-        return LEAST * 2 * float(c.layers)
+        return least
     default = Recipe(model=kind(), task=_TASK, train=TrainConfig())
     slower = TF32 if recipe.train.precision == "tf32" else 1.0
-    return max(work(recipe) / work(default) * MEASURED[kind] * slower, LEAST * sum(_blocks(recipe, at_once=True)))
+    return max(work(recipe) / work(default) * MEASURED[kind] * slower, least)
 
 
 def seconds(recipe: Recipe) -> float:

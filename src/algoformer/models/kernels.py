@@ -357,35 +357,36 @@ def _coins(out, seed, site, keep, count, SIZE: tl.constexpr):
 
 
 @triton.jit
-def _cell_parts(gates, bias, layer, k, count, rows, row, col, inside, W: tl.constexpr):
-    """The places of the gates of one layer on a diagonal, and their values i, f, g, o."""
-    at = gates + ((layer.to(tl.int64) * count + k) * rows + row) * 4 * W + col
-    bias += layer * 4 * W + col
-    i = _gate(at, bias, inside)
-    f = _gate(at + W, bias + W, inside)
-    g = _tanh(
-        tl.load(at + 2 * W, mask=inside, other=0.0).to(tl.float32) + tl.load(bias + 2 * W, mask=inside, other=0.0)
-    )
-    return at, i, f, g, _gate(at + 3 * W, bias + 3 * W, inside)
+def _cell_place(k, count, tokens, rows, W: tl.constexpr, SIZE: tl.constexpr):
+    """The layer, rows and columns of a program, which of them there are, its place in u and c, and whether it runs."""
+    layer = tl.program_id(1)
+    entry = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    runs = (layer <= k) & (k - layer < tokens)  # before its first token a layer is at 0, and after its last again
+    return layer, entry // W, entry % W, entry < rows * W, layer.to(tl.int64) * (count + 1) + k, runs
 
 
 @triton.jit
-def _gate(at, bias, inside):
-    v = tl.load(at, mask=inside, other=0.0).to(tl.float32) + tl.load(bias, mask=inside, other=0.0)
-    return 1.0 / (1.0 + tl.exp(-v))
+def _cell_gates(gates, bias, layer, k, count, rows, row, col, inside, W: tl.constexpr):
+    """The places of the gates of one layer on a diagonal, and their values i, f, g, o."""
+    at = gates + ((layer.to(tl.int64) * count + k) * rows + row) * 4 * W + col
+    bias += layer * 4 * W + col
+    i, f = tl.sigmoid(_biased(at, bias, inside)), tl.sigmoid(_biased(at + W, bias + W, inside))
+    g, o = _tanh(_biased(at + 2 * W, bias + 2 * W, inside)), tl.sigmoid(_biased(at + 3 * W, bias + 3 * W, inside))
+    return at, i, f, g, o
+
+
+@triton.jit
+def _biased(at, bias, inside):
+    return tl.load(at, mask=inside, other=0.0).to(tl.float32) + tl.load(bias, mask=inside, other=0.0)
 
 
 @triton.jit(do_not_specialize=["k"])
 def _cell(
     gates, bias, c, u, k, count, tokens, rows, LAYERS: tl.constexpr, W: tl.constexpr, SIZE: tl.constexpr
 ):  # fmt: skip
-    layer = tl.program_id(1)
-    place = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    row, col, inside = place // W, place % W, place < rows * W
-    _, i, f, g, o = _cell_parts(gates, bias, layer, k, count, rows, row, col, inside, W)
-    now = layer.to(tl.int64) * (count + 1) + k
+    layer, row, col, inside, now, runs = _cell_place(k, count, tokens, rows, W, SIZE)
+    _, i, f, g, o = _cell_gates(gates, bias, layer, k, count, rows, row, col, inside, W)
     own = (now * rows + row) * W + col
-    runs = (layer <= k) & (k - layer < tokens)  # before its first token a layer is at 0, and after its last again
     after = tl.where(runs, f * tl.load(c + own, mask=inside, other=0.0) + i * g, 0.0)
     h = tl.where(runs, o * _tanh(after), 0.0).to(u.dtype.element_ty)
     tl.store(c + own + rows * W, after, mask=inside)
@@ -398,13 +399,9 @@ def _cell(
 def _cell_back(
     gates, bias, c, du, dc, grad, k, count, tokens, rows, LAYERS: tl.constexpr, W: tl.constexpr, SIZE: tl.constexpr
 ):  # fmt: skip
-    layer = tl.program_id(1)
-    place = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    row, col, inside = place // W, place % W, place < rows * W
-    at, i, f, g, o = _cell_parts(gates, bias, layer, k, count, rows, row, col, inside, W)
-    now = layer.to(tl.int64) * (count + 1) + k
+    layer, row, col, inside, now, runs = _cell_place(k, count, tokens, rows, W, SIZE)
+    at, i, f, g, o = _cell_gates(gates, bias, layer, k, count, rows, row, col, inside, W)
     own = (now * rows + row) * W + col
-    runs = (layer <= k) & (k - layer < tokens)
     dh = tl.load(du + ((now + 1) * rows + row) * 2 * W + W + col, mask=inside, other=0.0).to(tl.float32)
     if layer + 1 < LAYERS:
         dh += tl.load(du + ((now + count + 2) * rows + row) * 2 * W + col, mask=inside, other=0.0).to(tl.float32)
@@ -412,8 +409,8 @@ def _cell_back(
         asked = inside & runs
         dh += tl.load(grad + (row * tokens + k - layer) * W + col, mask=asked, other=0.0).to(tl.float32)
     t = _tanh(tl.load(c + own + rows * W, mask=inside, other=0.0))
-    place += layer * rows * W
-    cell = tl.where(runs, tl.load(dc + place, mask=inside, other=0.0) + dh * o * (1.0 - t * t), 0.0)
+    dc += (layer * rows + row) * W + col
+    cell = tl.where(runs, tl.load(dc, mask=inside, other=0.0) + dh * o * (1.0 - t * t), 0.0)
     dh = tl.where(runs, dh, 0.0)
     before = tl.load(c + own, mask=inside, other=0.0)
     kind: tl.constexpr = gates.dtype.element_ty
@@ -421,7 +418,7 @@ def _cell_back(
     tl.store(at + W, (cell * before * f * (1.0 - f)).to(kind), mask=inside)
     tl.store(at + 2 * W, (cell * i * (1.0 - g * g)).to(kind), mask=inside)
     tl.store(at + 3 * W, (dh * t * o * (1.0 - o)).to(kind), mask=inside)
-    tl.store(dc + place, cell * f, mask=inside)
+    tl.store(dc, cell * f, mask=inside)
 
 
 @triton.jit
@@ -539,14 +536,14 @@ def act_back(u: Tensor, grad: Tensor, sums: Sums, relu: bool) -> None:
 
 def cell(gates: Tensor, bias: Tensor, c: Tensor, u: Tensor, k: int, tokens: int) -> None:
     """The cells of diagonal k of stacked LSTMs, from their gates [l k b 4w]: the next c [l k b w], and h into u."""
-    layers, count, rows, w = gates.shape[0], gates.shape[1], gates.shape[2], c.shape[3]
+    (layers, count, rows, _), w = gates.shape, c.shape[3]
     grid = triton.cdiv(rows * w, CELL_SIZE), layers
     _cell[grid](gates, bias, c, u, k, count, tokens, rows, layers, w, CELL_SIZE, num_warps=4)
 
 
 def cell_back(gates: Tensor, bias: Tensor, c: Tensor, du: Tensor, dc: Tensor, grad: Tensor, k: int) -> None:
     """The gradient of the gates of diagonal k, in their place, and that of its cells in dc, where the next one's is."""
-    layers, count, rows, w = gates.shape[0], gates.shape[1], gates.shape[2], c.shape[3]
+    (layers, count, rows, _), w = gates.shape, c.shape[3]
     grid = triton.cdiv(rows * w, CELL_SIZE), layers
     _cell_back[grid](
         gates, bias, c, du, dc, grad, k, count, grad.shape[1], rows, layers, w, CELL_SIZE, num_warps=4

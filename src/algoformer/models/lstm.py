@@ -81,20 +81,22 @@ class LSTM(Layered, Model):  # type: ignore[misc, override]
         return [s._replace(h=self._passed(s.h, 0, loops))]
 
     def fuse(self, on: bool) -> bool:
-        """In float32 on a GPU, with Triton."""
-        weight, self.fused = self.embed.weight, None
-        if on and weight.is_cuda and weight.dtype == torch.float32:
-            with contextlib.suppress(ImportError):
-                from algoformer.models.wavefront import stacked
-
-                self.fused = stacked
+        self.fused = self._on_kernels() if on else None
         return self.fused is not None
 
     def graphable(self, kernels: bool) -> bool:
-        """As kernels alone: what the library does in between is its own."""
-        fits = self.fuse(kernels)
-        self.fuse(False)
-        return fits
+        """Only on kernels: how the library goes through the layers is its own."""
+        return kernels and self._on_kernels() is not None
+
+    def _on_kernels(self) -> Any:
+        """What stands for stacked layers in float32 on a GPU with Triton; None elsewhere."""
+        weight = self.embed.weight
+        if weight.is_cuda and weight.dtype == torch.float32:
+            with contextlib.suppress(ImportError):
+                from algoformer.models.wavefront import stacked
+
+                return stacked
+        return None
 
     def _passed(self, h: Tensor, begin: int, end: int) -> Tensor:
         """What layers begin to end - 1 make of h.

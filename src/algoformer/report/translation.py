@@ -100,6 +100,7 @@ def curves(found: Results, text: str, settings: Sequence[tuple[str, dict[str, fl
         low, high = _span(found, text, rates)
         for ax, label in zip(pair, ("steps", "operations of training, $10^{15}$"), strict=True):
             ax.set(ylim=(low - 0.1, high), xlim=0, title=name, xlabel=label)
+            ax.locator_params(axis="x", nbins=6)
         pair[0].set_ylabel("nats per token, validation")
     panels[1].legend(labelcolor=INK, fontsize=9, frameon=False)
     return fig
