@@ -22,7 +22,7 @@ from algoformer.cli import app
 from algoformer.experiments import Missing, Site, Store, load, reproduce
 from algoformer.experiments import luggage as luggage_
 from algoformer.experiments.clock import RESERVE, TRAVELS, Clock
-from algoformer.experiments.estimate import MEASURED, parameters, seconds
+from algoformer.experiments.estimate import MEASURED, START, parameters, seconds
 from algoformer.experiments.experiment import preset
 from algoformer.experiments.headless import main as headless
 from algoformer.experiments.ledger import Ledger, append, entries
@@ -388,7 +388,8 @@ def test_the_plan_counts_a_shared_training_once(tmp_path, monkeypatch):
     rows = tuple(dataclasses.replace(ROWS[0], names=(name,)) for name in ("fu2024_fig2", "fu2024_fig3"))
     monkeypatch.setattr("algoformer.experiments.tiers.ROWS", rows)
     first, second = plan(tmp_path)
-    assert first.minutes == pytest.approx((4 * 20 + 330_000 * MEASURED[TransformerConfig]) / 60) and second.minutes == 0
+    assert first.minutes == pytest.approx((4 * START + 330_000 * MEASURED[TransformerConfig]) / 60)
+    assert second.minutes == 0
 
 
 def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):

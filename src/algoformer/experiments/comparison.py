@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from algoformer.experiments import estimate
-from algoformer.experiments.drawing import COLOURS, INK, axes
+from algoformer.experiments.drawing import COLOURS, INK, axes, counted
 from algoformer.experiments.experiment import Claim, Site, excess, stated
 from algoformer.experiments.protocol import FLAT, LEAST, VALIDATION, WATCHED, at, fall, final, links, oracles, zeros
 from algoformer.experiments.softmax import Softmax
@@ -201,34 +201,43 @@ def numbers(results: Sequence[Race]) -> tuple[list[str], list[list[str]]]:
     return columns, rows
 
 
-def draw(result: Race, title: str = "") -> Figure:
-    """Errors by examples seen, and learning curves against steps and FLOPs; a stuck or diverged run is marked."""
+def draw(result: Race) -> Figure:
+    """Errors by examples seen, and learning curves against steps and FLOPs."""
+    return draw_all([result])
+
+
+def draw_all(results: Sequence[Race]) -> Figure:
+    """The same of several seeds, a line for each; the key says what became of a stuck or diverged one."""
     fig, (left, middle, right) = axes(14.5, 4.0, columns=3)
-    colours = dict(zip(result.errors, COLOURS, strict=False))
-    lines: Mapping[str, Curves] = result.errors | {"oracle": result.oracle, "zero predictor": result.zero}
-    for name, curves in lines.items():
-        for i, curve in enumerate(curves):
-            left.plot(
-                curve, "-" if name in colours else ":", color=colours.get(name, "#888888"),
-                alpha=1 - 0.75 * i / len(curves), label=name if i == 0 else None,
-            )  # fmt: skip
-    left.set(xlabel="examples seen", ylabel="squared error before noise", ylim=(0, 1.5 * max(map(max, result.zero))))
-    for name, colour in colours.items():
-        steps, errors = line(result, name)
-        shown, mark = (
-            [max(v, LEAST) for v in errors],
-            "" if result.outcomes[name] == "finished" else result.outcomes[name],
-        )
-        label = f"{name}, lr {result.rates[name]:g}{', ' if mark else ''}{mark}"
-        middle.loglog(steps, shown, color=colour, label=label)
-        right.loglog([s * result.flops[name] for s in steps], shown, color=colour, label=_millions(result, name))
+    first = results[0]
+    thin: dict[str, Any] = {"linewidth": 1.8 if len(results) == 1 else 1.0}
+    for name, curves in {"zero predictor": first.zero, "oracle": first.oracle}.items():
+        _examples(left, curves, label=name, color="#888888", linestyle=":" if name == "oracle" else "--")
+    for name, colour in zip(first.errors, COLOURS, strict=False):
+        ends = [r.outcomes[name] for r in results if r.outcomes[name] != "finished"]
+        words = name, f"{', '.join([name, f'lr {first.rates[name]:g}', *ends])}", _millions(first, name)
+        for result in results:
+            a, b, c = words if result is first else (None, None, None)
+            steps, errors = line(result, name)
+            shown = [max(v, LEAST) for v in errors]
+            _examples(left, result.errors[name], label=a, color=colour, **thin)
+            middle.loglog(steps, shown, color=colour, label=b, **thin)
+            right.loglog([s * result.flops[name] for s in steps], shown, color=colour, label=c, **thin)
+    least = min(v for r in results for curves in r.errors.values() for curve in curves for v in curve)
+    left.set(xlabel="examples seen", ylabel="squared error before noise", yscale="log")
+    left.set_ylim(max(least, LEAST) / 2, 2 * max(map(max, first.zero)))
     middle.set(xlabel="steps", ylabel="excess over the oracle / zero predictor's")
+    counted(middle)
     right.set(xlabel="training FLOPs")
     for ax in (left, middle, right):
         ax.legend(labelcolor=INK, fontsize=8)
-    if title:
-        fig.suptitle(title)
     return fig
+
+
+def _examples(ax: Any, curves: Curves, label: str | None, **style: Any) -> None:
+    """A line for each state of a chain of thought, paler by its place."""
+    for i, curve in enumerate(curves):
+        ax.plot(curve, alpha=1 - 0.75 * i / len(curves), label=label if i == 0 else None, **style)
 
 
 def _by_seed(values: Iterable[float]) -> str:

@@ -28,6 +28,15 @@ def axes(width: float = 7.2, height: float = 4.0, columns: int = 1, rows: int = 
         return fig, list(fig.subplots(rows, columns, squeeze=False).flat)
 
 
+def counted(ax: Any) -> None:
+    """A logarithmic x-axis of counts: 1, 2 and 5 of every decade, as whole numbers."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
 def legend(fig: Figure, ax: Any) -> None:
     """The key of one panel, beside the figure."""
     fig.legend(*ax.get_legend_handles_labels(), loc="outside right center", frameon=False, labelcolor=INK, fontsize=9)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from algoformer.experiments import comparison
 from algoformer.experiments.comparison import Comparison, Entrant, Race, above, last, race
-from algoformer.experiments.drawing import COLOURS, axes, legend
+from algoformer.experiments.drawing import COLOURS, axes, counted, legend
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.protocol import PowerLaw
 from algoformer.experiments.softmax import COMPARED, TINY, stored
@@ -124,5 +124,6 @@ def plot(result: Result) -> Figure:
         ax.plot(PUBLISHED_AT, bar, "*", markersize=12, color="#888888")
         ax.annotate(words, (PUBLISHED_AT, bar), ha="right", fontsize=8)
     ax.set(xlabel="steps", ylabel="squared error at 40 examples / zero predictor's")
+    counted(ax)
     legend(fig, ax)
     return fig

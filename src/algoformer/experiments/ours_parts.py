@@ -13,7 +13,7 @@ from algoformer.experiments.experiment import Claim
 from algoformer.experiments.softmax import COMPARED, TINY, stored
 
 REVISION = 2
-run, plot, numbers = race, draw, comparison.numbers
+run, plot, plot_all, numbers = race, draw, comparison.draw_all, comparison.numbers
 Result = Race
 
 

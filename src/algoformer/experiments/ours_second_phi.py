@@ -16,7 +16,7 @@ from algoformer.task import Task
 from algoformer.tasks import Representation
 
 REVISION = 2
-run, plot, numbers = race, draw, comparison.numbers
+run, plot, plot_all, numbers = race, draw, comparison.draw_all, comparison.numbers
 Result = Race
 
 

@@ -19,7 +19,7 @@ from algoformer.models import AlgoFormerConfig, LoopedConfig, TransformerConfig
 from algoformer.report import speed, translation
 from algoformer.report.page import markdown_table as table
 from algoformer.report.page import show
-from algoformer.report.results import Shown, measured, numbers, scale_of, shown
+from algoformer.report.results import Shown, measured, numbers, picture, scale_of, shown
 
 LARGE = ("gpu", "paper")
 TARGETS = (0.1, 0.01, 0.001)  # of the excess over the oracle
@@ -42,7 +42,7 @@ def write(results: str | Path, page: str | Path) -> Path:
     target, found, texts = file_at("docs", page), shown(results)[0], Path(results) / translation.FOLDER
     home = target.parent / "figures"
     home.mkdir(parents=True, exist_ok=True)
-    figures = [(s.name, load(s.name).plot(s.runs[0].result)) for s in _large(found)]
+    figures = [(s.name, picture(s)[0]) for s in _large(found)]
     if (record := target.parent.parent / speed.RECORD).exists():
         figures.append(("step", speed.step(record)))
     for name, fig in [*figures, *translation.figures(texts)]:
@@ -190,9 +190,9 @@ def _plan(results: str | Path) -> Iterable[str]:
     ms = [f"{1000 * MEASURED[kind]:.2f}" for kind in (AlgoFormerConfig, LoopedConfig, TransformerConfig)]
     yield (
         f"Minutes are estimates for one H200, from {ms[0]} ms a step of AlgoFormer, {ms[1]} of the looped and {ms[2]} "
-        "of the standard transformer, scaled by their matrix products, and by layers of linear attention; that of the "
-        "LSTM is a guess. Pilots are counted, and a training that several rows share counts in the first. A command "
-        "works nine minutes and goes on when it is given again.\n"
+        "of the standard transformer, scaled by their matrix products, and by layers of linear attention. Pilots are "
+        "counted, a training that several rows share counts in the first, and a run counts whole until it is finished. "
+        "A command works nine minutes and goes on when it is given again.\n"
     )
     yield table(
         ("tier", "what", "runs missing", "GPU minutes", "command"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from algoformer.experiments.experiment import (
     PRESETS,
@@ -23,6 +23,9 @@ from algoformer.experiments.store import Record, Store
 from algoformer.files import file_at, replace_file
 from algoformer.report.knobs import HEAD, slider
 from algoformer.report.page import Section, figure, page, show, table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 STYLE = """<style>
 body { max-width: 70rem } td.c { min-width: 15rem } td.m { text-align: right; font-variant-numeric: tabular-nums }
@@ -163,8 +166,9 @@ def _section(s: Shown) -> Section:
     experiment = load(s.name)
     paper, source, what = title(experiment)
     first = s.runs[0]
-    caption = f"{paper}, {source}: {what}; {_scale(s)}, seed {first.seed}."
-    blocks = [figure(experiment.plot(first.result), caption)]
+    drawn, whose = picture(s)
+    caption = f"{paper}, {source}: {what}; {_scale(s)}, {whose}."
+    blocks = [figure(drawn, caption)]
     turn = getattr(experiment, "knob", None)
     if turn is not None:
         blocks.append(slider(turn(first.result)))
@@ -238,6 +242,15 @@ def numbers(s: Shown) -> tuple[list[str], list[list[str]]] | None:
     """The table of an experiment that has one: its columns, and its rows over all runs."""
     made = getattr(load(s.name), "numbers", None)
     return None if made is None else made([r.result for r in s.runs])
+
+
+def picture(s: Shown) -> tuple[Figure, str]:
+    """The figure of an experiment, and of which seeds: of all where it can draw them, else of the first."""
+    experiment, first = load(s.name), s.runs[0]
+    together = getattr(experiment, "plot_all", None)
+    if together is None or len(s.runs) == 1:
+        return experiment.plot(first.result), f"seed {first.seed}"
+    return together([r.result for r in s.runs]), f"seeds {', '.join(str(r.seed) for r in s.runs)}"
 
 
 def scale_of(config: Any) -> str:
