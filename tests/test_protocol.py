@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algoformer.experiments import Claim, Site, Verdict, judge, load, protocol
-from algoformer.experiments.comparison import Race, above, below, flattened
+from algoformer.experiments.comparison import Race, above, below, draw_all, flattened
 from algoformer.experiments.estimate import MEASURED, flops, seconds_a_step, work
 from algoformer.experiments.experiment import t_interval
 from algoformer.experiments.ledger import Ledger, entries
@@ -114,6 +114,17 @@ def test_each_axis_has_a_verdict_of_its_own():
     assert by_flops.measured == pytest.approx(math.log10(2))  # 25 steps of one cost what 100 of the other do
     assert not by_parameters.comparable and by_steps.comparable
     assert all(c.paired for c in (by_steps, by_mean, by_flops, by_parameters))
+
+
+def test_a_figure_has_a_line_for_every_seed_and_names_what_stuck():
+    line = [(1, 1.0), (10, 0.1)]
+    races = [raced(line, [(s, factor * e) for s, e in line]) for factor in (1.0, 2.0, 0.5)]
+    races[1].outcomes["looped"] = "stuck"
+    _, middle, right = draw_all(races).axes
+    assert len(middle.lines) == len(right.lines) == 2 * 3
+    assert sorted(float(v.get_ydata()[-1]) for v in middle.lines[3:]) == pytest.approx([0.05, 0.1, 0.2])
+    key = [t.get_text() for t in middle.get_legend().get_texts()]
+    assert key == ["AlgoFormer, lr 0.001", "looped, lr 0.001, stuck"]
 
 
 @pytest.mark.parametrize(("exponent", "flat"), [(0.1, True), (1.0, False)])
