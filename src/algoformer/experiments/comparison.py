@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -207,22 +208,23 @@ def draw(result: Race) -> Figure:
 
 
 def draw_all(results: Sequence[Race]) -> Figure:
-    """The same of several seeds, a line for each; the key says what became of a stuck or diverged one."""
+    """The same of several seeds, a line for each; the key says how many are stuck or diverged."""
     fig, (left, middle, right) = axes(14.5, 4.0, columns=3)
     first = results[0]
     thin: dict[str, Any] = {"linewidth": 1.8 if len(results) == 1 else 1.0}
     for name, curves in {"zero predictor": first.zero, "oracle": first.oracle}.items():
         _examples(left, curves, label=name, color="#888888", linestyle=":" if name == "oracle" else "--")
     for name, colour in zip(first.errors, COLOURS, strict=False):
-        ends = [r.outcomes[name] for r in results if r.outcomes[name] != "finished"]
-        words = name, f"{', '.join([name, f'lr {first.rates[name]:g}', *ends])}", _millions(first, name)
+        outcomes = Counter(r.outcomes[name] for r in results)
+        ends = [f"{count} of {len(results)} {what}" for what, count in outcomes.items() if what != "finished"]
+        keys = name, ", ".join([name, f"lr {first.rates[name]:g}", *ends]), _millions(first, name)
         for result in results:
-            a, b, c = words if result is first else (None, None, None)
+            by_example, by_step, by_flop = keys if result is first else (None, None, None)
             steps, errors = line(result, name)
             shown = [max(v, LEAST) for v in errors]
-            _examples(left, result.errors[name], label=a, color=colour, **thin)
-            middle.loglog(steps, shown, color=colour, label=b, **thin)
-            right.loglog([s * result.flops[name] for s in steps], shown, color=colour, label=c, **thin)
+            _examples(left, result.errors[name], label=by_example, color=colour, **thin)
+            middle.loglog(steps, shown, color=colour, label=by_step, **thin)
+            right.loglog([s * result.flops[name] for s in steps], shown, color=colour, label=by_flop, **thin)
     least = min(v for r in results for curves in r.errors.values() for curve in curves for v in curve)
     left.set(xlabel="examples seen", ylabel="squared error before noise", yscale="log")
     left.set_ylim(max(least, LEAST) / 2, 2 * max(map(max, first.zero)))

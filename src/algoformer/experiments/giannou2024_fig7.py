@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from algoformer.experiments.drawing import COLOURS, axes
+from algoformer.experiments.drawing import COLOURS, INK, axes
 from algoformer.experiments.experiment import Claim, Site, assumed, coded, stated
 from algoformer.experiments.softmax import stored
 from algoformer.experiments.trained import trained
@@ -172,10 +172,11 @@ def plot(result: Result) -> Figure:
     above = [(result.layers_a_step * t, v - least) for t, v in enumerate(result.newton) if v > least]
     gaps = [max(v - least, 1e-7) for v in result.loss]
     left.semilogy(result.layers, gaps, "o-", color=COLOURS[0], label="transformer")
-    words = f"Newton, {result.layers_a_step} layers a step, until float32 sees no more"
+    words = f"Newton, {result.layers_a_step} layers a step\n(then float32 sees no more)"
     left.semilogy(*zip(*above, strict=True), "s--", color=COLOURS[1], label=words)
+    left.axhline(result.zero - least, color="#888888", linestyle=":", label="zero weights")
     left.set(xlabel="layers", ylabel=f"logistic loss above its least, {least:.4f}")
-    left.legend(labelcolor="#010101", fontsize=9)
+    left.legend(labelcolor=INK, fontsize=9)
     right.semilogy(result.layers, result.error, "o-", color=COLOURS[0])
     right.set(xlabel="layers", ylabel="error of the weights / their size")
     return fig

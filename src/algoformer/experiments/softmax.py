@@ -125,8 +125,7 @@ class Softmax:
         train = TrainConfig(
             steps=steps, batch=self.batch, lr=self.lr if lr is None else lr, warmup=self.warmup, ema=self.ema,
             schedule="cosine" if falling else "constant", window=window, gradient_loops=whole, dims=dims,
-            precision=precision, log_every=min(50, steps), checkpoint_every=5000,
-            ahead=AHEAD,
+            precision=precision, log_every=min(50, steps), checkpoint_every=5000, ahead=AHEAD,
         )  # fmt: skip
         return Recipe(model=config, task=task, train=train)
 
