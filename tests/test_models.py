@@ -446,3 +446,26 @@ def test_an_lstm_stays_in_its_own_precision_under_autocast(generator):
     with torch.autocast("cpu", torch.bfloat16):
         assert {s.h.dtype for s in model.visited(p, first=1, loops=2, gradient=2)} == {torch.float32}
         assert model.visited(p, first=2, loops=2, gradient=2)[0].h.dtype == torch.float32
+
+
+def test_an_lstm_takes_tf32_only_where_all_products_may(generator, monkeypatch):
+    """cuDNN has a switch of its own, which is on when the others are off."""
+    model = LSTM(LSTMConfig(features=4, labels=1, width=8, layers=2), generator)
+    p, real, seen = regression(generator, k=1).to(dtype=torch.float32), torch.lstm, []
+
+    def watched(*arguments):
+        seen.append(torch.backends.cudnn.allow_tf32)
+        return real(*arguments)
+
+    monkeypatch.setattr(torch, "lstm", watched)
+    before = torch.backends.cudnn.allow_tf32
+    for precision in ("highest", "high"):
+        try:
+            torch.set_float32_matmul_precision(precision)
+            model(p)
+        finally:
+            torch.set_float32_matmul_precision("highest")
+    half = len(seen) // 2
+    assert seen == [False] * half + [True] * half
+    assert half
+    assert torch.backends.cudnn.allow_tf32 == before

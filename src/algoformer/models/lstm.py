@@ -2,6 +2,7 @@
 
 import contextlib
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -107,7 +108,7 @@ class LSTM(Layered, Model):  # type: ignore[misc, override]
             fast: Tensor = self.fused(h, self.layers[begin:end])
             return fast
         weights = [w for layer in self.layers[begin:end] for w in layer._flat_weights]  # type: ignore[union-attr]
-        with torch.autocast(h.device.type, enabled=False), warnings.catch_warnings():
+        with torch.autocast(h.device.type, enabled=False), _precision(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "RNN module weights are not part")  # they are those of the optimiser
             h = h.to(weights[0].dtype)
             zero = h.new_zeros(end - begin, len(h), self.config.width)
@@ -121,3 +122,14 @@ class LSTM(Layered, Model):  # type: ignore[misc, override]
             h = s.h[:, s.rows]
         out: Tensor = self.head(h).reshape(p.asked)
         return out
+
+
+@contextlib.contextmanager
+def _precision() -> Iterator[None]:
+    """cuDNN in the precision of all other products, for a while; of itself it takes TF32, of three digits."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
