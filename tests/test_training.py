@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -282,6 +283,26 @@ def test_a_curriculum_by_the_loss_advances_at_six_tenths_of_the_way_to_the_oracl
     twin = Curriculum(task, TrainConfig(dims=Ramp(start=5, stop=7)), 20)
     twin.restore(state)
     assert twin.size(600) == c.size(600)
+
+
+def test_what_is_good_enough_is_found_once_a_stage_before_it_is_asked_and_aside(monkeypatch):
+    asked, real = [], Curriculum.bounds
+
+    def watched(self, size):
+        asked.append((size.dims, threading.current_thread() is threading.main_thread()))
+        return real(self, size)
+
+    monkeypatch.setattr(Curriculum, "bounds", watched)
+    c = Curriculum(
+        LinearRegression(d=3, n=4, dense=True), TrainConfig(dims=Ramp(start=1, stop=3), random_loops=(2, 9)), 3
+    )
+    for step in (50, 100, 150):
+        c.observe(step, [9.0] * 50)
+    c._begun[1].result()
+    assert asked == [(1, False)]
+    for step in range(200, 700, 50):
+        c.observe(step, [0.0] * 50)
+    assert asked == [(1, False), (2, False)] and c.full(700)
 
 
 def test_random_loop_counts_cover_their_range_and_depend_on_seed_and_step_alone():

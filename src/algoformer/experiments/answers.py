@@ -1,7 +1,8 @@
-"""What trained models answered, kept beside the results: figures are made again without the weights.
+"""What trained models and oracles answered, kept beside the results: figures are made again without the weights.
 
-A file lies at the hash of what it was made from (the recipe of the model with its seed, and how many prompts it
-was asked). It holds tensors in float32, that recipe, and a hash of the tensors, which is checked when they are read.
+A file lies at the hash of what it was made from (the recipe of the model with its seed, or the task of the oracle, and
+how many prompts it was asked). It holds tensors in float32, what it was made from, and a hash of the tensors, which is
+checked when they are read.
 """
 
 from __future__ import annotations
@@ -20,20 +21,25 @@ from torch import Tensor
 from algoformer.experiments.experiment import Site
 from algoformer.experiments.trained import encoded, placed
 from algoformer.files import replace_file
+from algoformer.task import Task
 from algoformer.training import Recipe
+from algoformer.training.codec import encode
 
-FORM = 1  # raised when the same model gives other tensors
+FORM = 1  # raised when the same model or oracle gives other tensors
 
 
 def kept(
-    what: str, recipe: Recipe, sizes: Sequence[int], site: Site, make: Callable[[], Mapping[str, Tensor]]
+    what: str, source: Recipe | Task[Any], sizes: Sequence[int], site: Site, make: Callable[[], Mapping[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """Tensors that follow from a trained model, in float64: read where they are kept, else made and kept.
+    """Tensors that follow from a trained model or a task, in float64: read where they are kept, else made and kept.
 
     What was just made is rounded as the disk rounds it, so that a figure made again has the same numbers.
     """
-    about = {"form": FORM, "what": what, "sizes": list(sizes), **encoded(placed(recipe, site), defaults=False)}
-    text = json.dumps(about, sort_keys=True)
+    if isinstance(source, Recipe):
+        parts = encoded(placed(source, site), defaults=False)
+    else:
+        parts = {"task": encode(source, defaults=False)}
+    text = json.dumps({"form": FORM, "what": what, "sizes": list(sizes), **parts}, sort_keys=True)
     file = None if site.answers is None else site.answers / f"{_hash(text.encode())[:16]}.safetensors"
     if file is not None and file.exists():
         found = _read(file, text)

@@ -92,7 +92,7 @@ class Race:
 def race(config: Any, site: Site) -> Race:
     """Choose learning rates, train or load, and test all on the same prompts."""
     task = config.subject
-    floor, zero = oracles(task, WATCHED, VALIDATION), zeros(task, WATCHED, VALIDATION)
+    floor, zero = oracles(task, site, WATCHED, VALIDATION), zeros(task, WATCHED, VALIDATION)
     parts: dict[str, dict[str, Any]] = {
         name: {} for name in Race.__dataclass_fields__ if name not in ("oracle", "zero")
     }
@@ -115,7 +115,7 @@ def race(config: Any, site: Site) -> Race:
         parts["parameters"][name] = estimate.parameters(recipe)
     prompts = config.prompts
     return Race(
-        oracle=_curves(task, oracles(task, prompts)), zero=_curves(task, zeros(task, prompts)), **parts
+        oracle=_curves(task, oracles(task, site, prompts)), zero=_curves(task, zeros(task, prompts)), **parts
     )  # fmt: skip
 
 

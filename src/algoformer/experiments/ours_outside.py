@@ -89,7 +89,7 @@ def run(config: Config, site: Site) -> Result:
         for (shift, value, other), error in zip(flat, found.tolist(), strict=True):
             errors[shift][value][name] = error / zeros(other, config.prompts)[-1]
     for shift, value, other in flat:
-        errors[shift][value]["oracle"] = oracles(other, config.prompts)[-1] / zeros(other, config.prompts)[-1]
+        errors[shift][value]["oracle"] = oracles(other, site, config.prompts)[-1] / zeros(other, config.prompts)[-1]
     return Result(errors=errors)
 
 

@@ -61,7 +61,7 @@ class Result:
 def run(config: Config, site: Site) -> Result:
     """Train every seed. The seed of the run does not matter."""
     task = config.task("representation")
-    floor, zero = final(task, oracles(task, config.prompts)), final(task, zeros(task, config.prompts))
+    floor, zero = final(task, oracles(task, site, config.prompts)), final(task, zeros(task, config.prompts))
     found: dict[str, list[float]] = {}
     outcomes: dict[str, list[str]] = {}
     for kind in KINDS:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -147,12 +146,16 @@ def zeros(task: Task[Any], prompts: int, seed: int = TEST) -> list[float]:
     return evaluate(Zero(), task, prompts=prompts, seed=seed, clean=True).zeros
 
 
-@lru_cache(maxsize=32)  # it is the same for all seeds of training
-def oracles(task: Task[Any], prompts: int, seed: int = TEST) -> list[float]:
-    """The squared errors of the oracle before noise, by position, on the prompts that models are tested on."""
-    if task.oracle is None:
+def oracles(task: Task[Any], site: Site, prompts: int, seed: int = TEST) -> list[float]:
+    """The squared errors of the oracle before noise, by position, on the prompts that models are tested on; kept."""
+
+    def make() -> dict[str, Tensor]:
+        return {"errors": torch.tensor(tested(oracle, task, prompts=prompts, seed=seed)[-1])}
+
+    if (oracle := task.oracle) is None:
         return [0.0] * len(zeros(task, 1, seed))
-    return tested(task.oracle, task, prompts=prompts, seed=seed)[-1]
+    found: list[float] = kept("oracle", task, (prompts, seed), site, make)["errors"].tolist()
+    return found
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -24,7 +25,8 @@ class Curriculum:
         self.stage, self.since = 0, 0
         self.running: float | None = None
         self.reached: list[dict[str, Any]] = []
-        self._bounds: tuple[Size, float, float] | None = None
+        self._aside = ThreadPoolExecutor(1) if self.by_loss else None
+        self._begun: tuple[Size, Future[tuple[float, float]]] | None = None
 
     def size(self, step: int) -> Size:
         """The size of the problems of a step."""
@@ -46,14 +48,20 @@ class Curriculum:
         return self._grown(self.size(step)) == tuple(r.stop for r in self.ramps.values() if r is not None)
 
     def observe(self, step: int, losses: list[float]) -> None:
-        """Take in the losses of the steps before `step`, and move on if they are good enough."""
+        """Take in the losses of the steps before `step`, and move on if they are good enough.
+
+        What good enough is takes the host half a second to find: it begins with a stage, aside, and no GPU waits.
+        """
         if not self.by_loss or all(r.at(self.stage) == r.stop for r in self.by_loss):
             return
         for loss in losses:
             self.running = loss if self.running is None else MEMORY * self.running + (1 - MEMORY) * loss
+        size = self.size(step)._replace(loops=0)  # which change no prompt
+        if self._begun is None or self._begun[0] != size:
+            self._begun = size, self._aside.submit(self.bounds, size)  # type: ignore[union-attr]
         if step - self.since < self.config.advance_after or self.running is None:
             return
-        zero, oracle = self.bounds(self.size(step))
+        zero, oracle = self._begun[1].result()
         if zero - self.running > self.config.advance * (zero - oracle):
             self.stage, self.since, self.running = self.stage + 1, step, None
 
@@ -67,14 +75,12 @@ class Curriculum:
             square, robust = error.square(), self.config.robust
             return float((square if robust is None else torch.log1p(square / robust)).mean())
 
-        if self._bounds is None or self._bounds[0] != size:
-            task = resized(self.task, size)
-            sample = task.sample(prompts, seeded(torch.Generator(), self.config.seed, "bounds"), torch.float64)
-            zero, share, few = loss(sample.target), 0.0, sample.target[:solved]
-            if task.oracle is not None:
-                share = loss(task.oracle.predict(sample.prompt[:solved]) - few) / loss(few)
-            self._bounds = size, zero, zero * share
-        return self._bounds[1:]
+        task = resized(self.task, size)
+        sample = task.sample(prompts, seeded(torch.Generator(), self.config.seed, "bounds"), torch.float64)
+        zero, share, few = loss(sample.target), 0.0, sample.target[:solved]
+        if task.oracle is not None:
+            share = loss(task.oracle.predict(sample.prompt[:solved]) - few) / loss(few)
+        return zero, zero * share
 
     def note(self, step: int) -> dict[str, Any] | None:
         """The event of a new size, if this step is the first of one."""
