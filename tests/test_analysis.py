@@ -8,7 +8,7 @@ from sklearn.metrics import r2_score
 
 from algoformer import Algorithm, Dense, Prompt, analysis
 from algoformer.analysis import Bootstrap, Candidate, match, readings, separate
-from algoformer.analysis.probe import STRENGTHS, _ridge, fit, r_squared
+from algoformer.analysis.probe import STRENGTHS, _ridges, fit, r_squared
 from algoformer.solvers import GradientDescent, LeastSquares, NearestNeighbours, Newton
 from algoformer.tasks import LinearRegression, OrthogonalQuery, ScaledInputs
 from problems import draw
@@ -235,15 +235,17 @@ def test_seeds_are_drawn_before_prompts():
 # Probes
 
 
-def test_a_probe_is_scikit_learns_ridge_on_standardised_features():
+@pytest.mark.parametrize("rows", [200, 8, 5])
+def test_a_probe_is_scikit_learns_ridge_on_standardised_features(rows):
     g = torch.Generator().manual_seed(0)
-    x = torch.randn(200, 7, generator=g, dtype=torch.float64) * torch.arange(1, 8)
-    y = x @ torch.randn(7, 2, generator=g, dtype=torch.float64) + torch.randn(200, 2, generator=g, dtype=torch.float64)
+    x = torch.randn(rows, 7, generator=g, dtype=torch.float64) * torch.arange(1, 8)
+    y = x @ torch.randn(7, 2, generator=g, dtype=torch.float64) + torch.randn(rows, 2, generator=g, dtype=torch.float64)
     scaled = (x - x.mean(0)) / x.std(0)
-    theirs = SkRidge(alpha=0.01 * 200).fit(scaled.numpy(), y.numpy())
-    np.testing.assert_allclose(_ridge(x, y, 0.01)(x).numpy(), theirs.predict(scaled.numpy()), atol=1e-10)
-    wanted = r2_score(y, theirs.predict(scaled.numpy()), multioutput="variance_weighted")
-    assert r_squared(_ridge(x, y, 0.01)(x), y) == pytest.approx(wanted, abs=1e-12)
+    for strength, ours in zip(STRENGTHS, _ridges(x, y, STRENGTHS), strict=True):
+        theirs = SkRidge(alpha=strength * rows, solver="svd").fit(scaled.numpy(), y.numpy())
+        np.testing.assert_allclose(ours(x).numpy(), theirs.predict(scaled.numpy()), atol=1e-9)
+        wanted = r2_score(y, theirs.predict(scaled.numpy()), multioutput="variance_weighted")
+        assert r_squared(ours(x), y) == pytest.approx(wanted, abs=1e-10)
 
 
 def test_r_squared_of_a_constant_target_is_scikit_learns():

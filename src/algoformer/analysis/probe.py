@@ -38,8 +38,9 @@ def fit(features: Float[Tensor, "b f"], target: Float[Tensor, "b g"], strengths:
     if len(features) < 8:
         raise ValueError(f"a probe needs at least 8 prompts; got {len(features)}")
     cut = 3 * len(features) // 4
-    held = [r_squared(_ridge(features[:cut], target[:cut], s)(features[cut:]), target[cut:]) for s in strengths]
-    return _ridge(features, target, strengths[max(range(len(held)), key=held.__getitem__)])
+    tried = _ridges(features[:cut], target[:cut], strengths)
+    held = [r_squared(one(features[cut:]), target[cut:]) for one in tried]
+    return _ridges(features, target, [strengths[max(range(len(held)), key=held.__getitem__)]])[0]
 
 
 def r_squared(guess: Float[Tensor, "b g"], target: Float[Tensor, "b g"]) -> float:
@@ -94,11 +95,17 @@ def _scores(
     return [r_squared(fit(a, train[1].double())(b), test[1].double()) for a, b in zip(known, asked, strict=True)]
 
 
-def _ridge(features: Tensor, target: Tensor, strength: float) -> Probe:
+def _ridges(features: Tensor, target: Tensor, strengths: Sequence[float]) -> list[Probe]:
+    """Ridge of each strength, from one factorisation: the triangle of [x y] has the same normal equations."""
     centre, offset = features.mean(0), target.mean(0)
     scale = features.std(0)
     scale = scale.where(scale > 1e-12 * scale.amax().clamp(min=1e-300), 1.0)
-    x, y = (features - centre) / scale, target - offset
-    rows = (strength * len(x)) ** 0.5 * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    w = torch.linalg.lstsq(torch.cat([x, rows]), torch.cat([y, y.new_zeros(len(rows), y.shape[1])])).solution
-    return Probe(centre, scale, w, offset)
+    both = torch.cat([(features - centre) / scale, target - offset], 1)
+    x, y = torch.linalg.qr(both, mode="r").R.split([features.shape[1], target.shape[1]], 1)
+    eye, none = torch.eye(x.shape[1], dtype=x.dtype, device=x.device), y.new_zeros(x.shape[1], y.shape[1])
+    made = []
+    for strength in strengths:
+        rows = torch.cat([x, (strength * len(features)) ** 0.5 * eye])
+        w = torch.linalg.lstsq(rows, torch.cat([y, none])).solution
+        made.append(Probe(centre, scale, w, offset))
+    return made
