@@ -28,7 +28,7 @@ from algoformer.training.loss import cross_entropy, window_loss
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 torch.use_deterministic_algorithms(True)
-torch.backends.cudnn.allow_tf32 = False  # the way back through the library's LSTM too
+torch.backends.cudnn.allow_tf32 = False  # which the library's LSTM takes of itself, on the way back too
 
 
 def body(width, heads, depth, activation, injection, norm, dropout=0.0):

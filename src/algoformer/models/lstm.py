@@ -2,7 +2,6 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 from algoformer.checks import real, whole
 from algoformer.models.model import Layered, Model
+from algoformer.models.precision import tf32
 from algoformer.models.tokens import interleaved, sequences
 from algoformer.prompt import Chains, Dense, Prompt, Series
 
@@ -102,13 +102,15 @@ class LSTM(Layered, Model):  # type: ignore[misc, override]
     def _passed(self, h: Tensor, begin: int, end: int) -> Tensor:
         """What layers begin to end - 1 make of h.
 
-        The library knows no bfloat16, and autocast would give it float16, whose range is too small for gradients.
+        The library knows no bfloat16, and autocast would give it float16, whose range is too small for gradients. Its
+        products are of the precision of all others: of itself cuDNN takes TF32, of three digits.
         """
         if self.fused is not None:
             fast: Tensor = self.fused(h, self.layers[begin:end])
             return fast
         weights = [w for layer in self.layers[begin:end] for w in layer._flat_weights]  # type: ignore[union-attr]
-        with torch.autocast(h.device.type, enabled=False), _precision(), warnings.catch_warnings():
+        rough = torch.get_float32_matmul_precision() != "highest"
+        with torch.autocast(h.device.type, enabled=False), tf32(rough), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "RNN module weights are not part")  # they are those of the optimiser
             h = h.to(weights[0].dtype)
             zero = h.new_zeros(end - begin, len(h), self.config.width)
@@ -122,14 +124,3 @@ class LSTM(Layered, Model):  # type: ignore[misc, override]
             h = s.h[:, s.rows]
         out: Tensor = self.head(h).reshape(p.asked)
         return out
-
-
-@contextlib.contextmanager
-def _precision() -> Iterator[None]:
-    """cuDNN in the precision of all other products, for a while; of itself it takes TF32, of three digits."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before

@@ -25,7 +25,7 @@ class Curriculum:
         self.stage, self.since = 0, 0
         self.running: float | None = None
         self.reached: list[dict[str, Any]] = []
-        self._aside = ThreadPoolExecutor(1) if self.by_loss else None
+        self._aside = ThreadPoolExecutor(1)
         self._begun: tuple[Size, Future[tuple[float, float]]] | None = None
 
     def size(self, step: int) -> Size:
@@ -50,7 +50,7 @@ class Curriculum:
     def observe(self, step: int, losses: list[float]) -> None:
         """Take in the losses of the steps before `step`, and move on if they are good enough.
 
-        What good enough is takes the host half a second to find: it begins with a stage, aside, and no GPU waits.
+        What good enough is takes the host a while to find: it begins with a stage, aside, and no GPU waits.
         """
         if not self.by_loss or all(r.at(self.stage) == r.stop for r in self.by_loss):
             return
@@ -58,7 +58,7 @@ class Curriculum:
             self.running = loss if self.running is None else MEMORY * self.running + (1 - MEMORY) * loss
         size = self.size(step)._replace(loops=0)  # which change no prompt
         if self._begun is None or self._begun[0] != size:
-            self._begun = size, self._aside.submit(self.bounds, size)  # type: ignore[union-attr]
+            self._begun = size, self._aside.submit(self.bounds, size)
         if step - self.since < self.config.advance_after or self.running is None:
             return
         zero, oracle = self._begun[1].result()

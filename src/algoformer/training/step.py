@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from algoformer.models import Model
+from algoformer.models.precision import tf32
 from algoformer.training.config import Plan, TrainConfig
 from algoformer.training.data import Batch
 from algoformer.training.loss import cross_entropy, rao_blackwell, window_loss
@@ -267,7 +268,7 @@ def plain(model: Model) -> Iterator[None]:
     for region, _ in regions:
         region._compiled_call_impl = None
     try:
-        with _tf32(False):
+        with tf32(False):
             yield
     finally:
         model.fuse(kernels)
@@ -284,7 +285,7 @@ def settings(precision: str, deterministic: bool, device: torch.device) -> Itera
     torch.use_deterministic_algorithms(deterministic or strict)
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     try:
-        with _tf32(precision in ("tf32", "bf16")):
+        with tf32(precision in ("tf32", "bf16")):
             if stream is None:
                 yield
             else:
@@ -294,16 +295,3 @@ def settings(precision: str, deterministic: bool, device: torch.device) -> Itera
                 torch.cuda.current_stream(device).wait_stream(stream)
     finally:
         torch.use_deterministic_algorithms(strict)
-
-
-@contextlib.contextmanager
-def _tf32(on: bool) -> Iterator[None]:
-    """Products of float32 numbers, those of cuDNN too, may be in TF32 for a while, or may not."""
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("high" if on else "highest")
-    torch.backends.cudnn.allow_tf32 = on
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
