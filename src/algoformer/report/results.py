@@ -205,7 +205,7 @@ def _origin(s: Shown) -> str:
     text = (
         f"Seeds {seeds}; revision {s.runs[0].revision}; commit {', '.join(commits)}; "
         f"torch {first.get('versions', {}).get('torch', 'unknown')}; {first.get('device', 'unknown')}; "
-        f"{seconds:.0f} s in all. Again: "
+        f"{seconds:.0f} s, without earlier parts of runs that went on. Again: "
     )
     command = f"algoformer reproduce {s.name} --preset {s.scale} --seeds {len(s.runs)}"
     return f'<p class="origin">{escape(text)}<code>{escape(command)}</code></p>'
