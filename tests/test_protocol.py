@@ -125,7 +125,7 @@ def test_a_figure_has_a_line_for_every_seed_and_names_what_stuck():
     assert len(middle.lines) == len(right.lines) == 2 * 3
     assert sorted(float(v.get_ydata()[-1]) for v in middle.lines[3:]) == pytest.approx([0.05, 0.1, 0.2])
     key = [t.get_text() for t in middle.get_legend().get_texts()]
-    assert key == ["AlgoFormer, lr 0.001", "looped, lr 0.001, 1 of 3 stuck"]
+    assert key == ["AlgoFormer, lr 0.001", "looped, lr 0.001, 1 of 3 stuck at half time"]
 
 
 @pytest.mark.parametrize(("exponent", "flat"), [(0.1, True), (1.0, False)])

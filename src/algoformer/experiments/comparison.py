@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 Curves = list[list[float]]  # by state of a chain of thought (one of other tasks), and examples seen
+ENDS = {"stuck": "stuck at half time", "diverged": "diverged"}  # what the key of a figure says of runs
 
 
 class Entrant(NamedTuple):
@@ -216,7 +217,7 @@ def draw_all(results: Sequence[Race]) -> Figure:
         _examples(left, curves, label=name, color="#888888", linestyle=":" if name == "oracle" else "--")
     for name, colour in zip(first.errors, COLOURS, strict=False):
         outcomes = Counter(r.outcomes[name] for r in results)
-        ends = [f"{count} of {len(results)} {what}" for what, count in outcomes.items() if what != "finished"]
+        ends = [f"{outcomes[what]} of {len(results)} {told}" for what, told in ENDS.items() if outcomes[what]]
         keys = name, ", ".join([name, f"lr {first.rates[name]:g}", *ends]), _millions(first, name)
         for result in results:
             by_example, by_step, by_flop = keys if result is first else (None, None, None)
