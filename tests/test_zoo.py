@@ -6,14 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LinearRegression as LinearRegressor
+from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
 import algoformer
 from algoformer import InContextRegressor, zoo
-from algoformer.bench.zoo import relative
-from algoformer.training.codec import decode
+from algoformer.bench import zoo as bench
+from algoformer.models import AlgoFormerConfig
+from algoformer.tasks import LinearRegression, Representation
+from algoformer.training import TrainConfig, load, train
+from algoformer.training.codec import decode, model_of
 
+TINY = AlgoFormerConfig(features=3, width=8, heads=2, loops=2)
 NUMBERS = [name for name in zoo.NAMES if "task" in zoo.about(name)]
 
 
@@ -36,8 +43,41 @@ def test_a_shipped_model_of_numbers_is_as_good_as_its_card_says(name):
     facts = zoo.about(name)
     model = algoformer.pretrained(name)
     assert model.context == facts["context"]
-    found = relative(model, decode(facts["task"]), facts["error"]["prompts"])
+    found = bench.relative(model, decode(facts["task"]), facts["error"]["prompts"])
     assert found == pytest.approx(facts["error"]["relative"], rel=0.05)
+
+
+def test_the_model_of_a_run_is_shipped_once_in_half_precision(tmp_path, monkeypatch):
+    task = LinearRegression(d=3, n=4, dense=True)
+    train(model_of(TINY), task, TrainConfig(steps=2, batch=4), tmp_path / "run")
+    shelf = tmp_path / "zoo"
+    shelf.mkdir()
+    for place in (zoo, bench):
+        monkeypatch.setattr(place, "HOME", shelf)
+    monkeypatch.setattr(zoo, "NAMES", ("tiny",))
+    bench.ship(tmp_path / "run", "tiny")
+    assert [folder.name for folder in shelf.iterdir()] == ["tiny"]
+    found, half = algoformer.pretrained("tiny"), load(tmp_path / "run").half().float()
+    assert found.context == 4
+    sample = task.sample(8, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(found(sample.prompt), half(sample.prompt), rtol=0, atol=0)
+    facts = zoo.about("tiny")
+    assert decode(facts["task"]) == task
+    assert facts["error"]["relative"] == pytest.approx(bench.relative(half, task, facts["error"]["prompts"]))
+    with pytest.raises(ValueError, match="must have a new name; got 'tiny'"):
+        bench.ship(tmp_path / "run", "tiny")
+
+
+def test_what_x_tells_of_phi_is_what_least_squares_finds():
+    task = Representation(d=3, n=6, dense=True)
+    found = bench.of_phi(model_of(TINY), task, 200)
+    (x, phi), (other, truth) = (
+        (p.x.flatten(0, 1).numpy(), task.phi(p.x).flatten(0, 1).numpy())
+        for p in (task.sample(200, torch.Generator().manual_seed(seed)).prompt for seed in (1, 2))
+    )
+    guess = LinearRegressor().fit(x, phi).predict(other)
+    assert found["from x"] == pytest.approx(r2_score(truth, guess, multioutput="variance_weighted"), abs=1e-4)
+    assert len(found) == 7 and all(value <= 1 for value in found.values())
 
 
 def test_a_file_that_is_not_as_it_was_shipped_is_refused(tmp_path, monkeypatch):

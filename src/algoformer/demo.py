@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from algoformer import claims
-from algoformer.algorithm import Algorithm
+from algoformer.algorithm import Algorithm, On
 from algoformer.analysis import Candidate, distance_to_identity, match, readings, separate
+from algoformer.bench.zoo import represented
 from algoformer.constructions.catalogue import CATALOGUE
 from algoformer.files import folder_at, replace_file
 from algoformer.models import LinearTransformer, LinearTransformerConfig
@@ -22,6 +23,7 @@ from algoformer.provenance import provenance
 from algoformer.report.page import COLOURS, Section, axes, figure, legend, page, table
 from algoformer.solvers import (
     ConjugateGradient,
+    Features,
     GradientDescent,
     LeastSquares,
     NearestNeighbours,
@@ -29,7 +31,7 @@ from algoformer.solvers import (
     Newton,
     Ridge,
 )
-from algoformer.tasks import HalfAndHalf, LinearRegression, NumberWords
+from algoformer.tasks import HalfAndHalf, LinearRegression, NumberWords, Representation
 from algoformer.tasks.number_words import number
 from algoformer.theory import layered_optimum, looped_optimum
 from algoformer.training import TrainConfig, preset, train
@@ -317,6 +319,43 @@ def _shipped(g: torch.Generator) -> Chapter:
     )
 
 
+def _represented(g: torch.Generator) -> Chapter:
+    model, task = pretrained("representation-d20"), Representation()
+    sample = task.sample(64, g)
+    target, prompt, loops = sample.target, sample.prompt.to(dtype=torch.float64), list(range(model.steps + 1))
+    families = {"Newton": Newton(), "gradient descent": GradientDescent(), "conjugate gradients": ConjugateGradient()}
+    with torch.no_grad():
+        errors = {"the trained transformer": _error(readings(model, sample.prompt, loops), target, target)}
+    for name, solver in families.items():
+        errors[name] = _error(readings(On(solver, Features(task.phi)), prompt, loops), target, target)
+    alone = float(_error(LeastSquares().trace(prompt), target, target)[-1])
+    taken = represented(model, replace(task, dense=True), 64, steps=5)
+    fig, (left, right) = axes(10.5, 3.9, columns=2)
+    for (name, error), colour in zip(errors.items(), COLOURS, strict=False):
+        left.semilogy(error.clamp(min=1e-9), "o-" if name not in families else "-", color=colour, ms=3, label=name)
+    left.set(xlabel="loop or step", ylabel="error / zero predictor's", title="at 40 examples; algorithms on phi(x)")
+    left.set_xticks(loops[::5])
+    left.legend(fontsize=8)
+    right.plot(taken.model, "o-", color=COLOURS[0], ms=3, label="trained")
+    right.plot(taken.untrained or [], "o-", color="#888888", ms=3, label="untrained")
+    right.set(xlabel="loops done", ylabel="R²", title="how much of phi(x) a loop is given", ylim=(0.5, 1.0))
+    right.legend(fontsize=8)
+    rows: list[list[Any]] = [[t, *(f"{float(error[t]):.1e}" for error in errors.values())] for t in (1, 2, 5, 10, 20)]
+    return Chapter(
+        "represented",
+        "A representation, and a regression on it",
+        "Labels may be linear in a representation phi(x) that never changes (Gao et al. 2024). An AlgoFormer trained "
+        'so comes with the package, `algoformer.pretrained("representation-d20")`: its pre-transformer is to compute '
+        "phi(x), its loop to regress on it. Loop for step it keeps up with conjugate gradients on phi(x), which are "
+        f"told what phi is, until it stays at 1e-3; least squares on x alone is at {alone:.2g}.",
+        fig,
+        "Left, errors by loop, 64 prompts; right, R² of linear probes for phi(x) from what each loop takes in at the "
+        "tokens of x, fitted on 64 prompts and judged on 64 others.",
+        ["loops or steps", *(name if name not in families else f"{name} on phi(x)" for name in errors)],
+        rows,
+    )
+
+
 def _translated(g: torch.Generator) -> Chapter:
     recipe = preset("numbers")
     task = NumberWords(mask="prefix", size=4000)
@@ -414,6 +453,7 @@ CHAPTERS: list[tuple[str, Callable[[torch.Generator], Chapter]]] = [
     ("building transformers", _built),
     ("training one", _trained),
     ("asking what one runs", _shipped),
+    ("asking what one has learned", _represented),
     ("translating", _translated),
     ("computing optima", _exact),
     ("checking claims", _ledger),

@@ -1,15 +1,19 @@
 """What the cards of the shipped models of numbers say.
 
 python -m algoformer.bench.zoo linear-regression-d20
+python -m algoformer.bench.zoo another-name --ship results/models/520e3b3fd740a294
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import hashlib
 import json
+import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,15 +25,42 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from algoformer import solvers
+from algoformer.analysis.probe import Probed, fit, probe, r_squared
 from algoformer.checks import known, refusals, whole
 from algoformer.estimators import InContextRegressor
-from algoformer.tasks import Conditioned, LinearRegression, OtherCovariance, ScaledInputs
-from algoformer.training.codec import decode
+from algoformer.files import settle
+from algoformer.tasks import Conditioned, LinearRegression, OtherCovariance, Representation, ScaledInputs
+from algoformer.training import load
+from algoformer.training.codec import decode, encode, model_of
 from algoformer.training.evaluation import evaluate
-from algoformer.zoo import NAMES, about, pretrained
+from algoformer.training.folders import recipe_of
+from algoformer.zoo import HOME, NAMES, about, pretrained
 
 SIZES = (64, 1), (1, 64)  # prompts and queries
 FOLDS = KFold(5, shuffle=True, random_state=0)
+SHOWN = 64  # prompts of the error that is recorded beside a model
+PROBED = 256  # prompts that a probe is fitted on, and as many that judge it
+
+
+def ship(folder: str | Path, name: str) -> Path:
+    """Put the model of a run's folder among those that are shipped, in float16; its card is for a person to write."""
+    home = HOME / name
+    if home.exists():
+        raise ValueError(f"a model that is to be shipped must have a new name; got {name!r}")
+    model = load(folder).half()
+    task: Any = recipe_of(folder)[1]
+    with tempfile.TemporaryDirectory(dir=HOME) as around:
+        draft = Path(around) / name
+        model.save_pretrained(draft)
+        facts = {
+            "sha256": hashlib.sha256((draft / "model.safetensors").read_bytes()).hexdigest(),
+            "context": task.n,
+            "task": encode(task, defaults=False),
+            "error": {"prompts": SHOWN, "relative": relative(model.float(), task, SHOWN)},
+        }
+        (draft / "about.json").write_text(json.dumps(facts, indent=1))
+        settle(draft, home)
+    return home
 
 
 def relative(model: Any, task: Any, prompts: int) -> float:
@@ -38,8 +69,15 @@ def relative(model: Any, task: Any, prompts: int) -> float:
     return found.mean[-1][-1] / found.zeros[-1]
 
 
-def outside(model: Any, task: LinearRegression, prompts: int) -> dict[str, float]:
-    """Errors beside the training distribution: other numbers of examples, fewer features, other inputs."""
+def by_loop(model: Any, task: Any, prompts: int) -> dict[str, float]:
+    """The same after a quarter of its loops, a half, three quarters, all, and more than it was trained with."""
+    loops = [model.steps * quarters // 4 for quarters in (1, 2, 3, 4, 6, 12)]
+    found = evaluate(model, task, prompts=prompts, batch=64, steps=loops)
+    return {str(t): line[-1] / found.zeros[-1] for t, line in zip(loops, found.mean, strict=True)}
+
+
+def outside(model: Any, task: LinearRegression | Representation, prompts: int) -> dict[str, float]:
+    """Errors beside the training distribution: other numbers of examples, fewer features, other inputs, another phi."""
     dense = {n: replace(task, n=n) for n in (10, 20, 30, 60, 100)}
     cases: dict[str, Any] = {
         "as trained": task,
@@ -48,7 +86,10 @@ def outside(model: Any, task: LinearRegression, prompts: int) -> dict[str, float
         **{f"inputs times {s:g}": ScaledInputs(task, scale=s) for s in (0.5, 2.0)},
         "condition number 10": OtherCovariance(task, covariance=Conditioned(kappa=10.0)),
     }
-    return {name: relative(model, case, prompts) for name, case in cases.items()}
+    if isinstance(task, Representation):
+        cases["another phi"] = replace(task, seed=task.seed + 1)
+    found = {name: relative(model, case, prompts) for name, case in cases.items()}
+    return found | {f"{n} examples, the oracle": relative(case.oracle, case, prompts) for n, case in dense.items()}
 
 
 def diabetes(model: Any) -> dict[str, float]:
@@ -64,8 +105,33 @@ def diabetes(model: Any) -> dict[str, float]:
     return {name: float(np.mean(cross_val_score(e, X, y, cv=FOLDS))) for name, e in estimators.items()}
 
 
+def represented(model: Any, task: Representation, prompts: int, steps: int | None = None) -> Probed:
+    """Linear probes for phi(x) at the tokens of x, from what each loop takes in: what pre and the loops before gave."""
+    untrained = model_of(model.config, torch.Generator().manual_seed(0))
+    train, test = _knowing(task, prompts)
+    return probe(
+        model, train, test, lambda s: (s.e + s.z)[:, s.layout.rows].flatten(0, 1), steps=steps, untrained=untrained
+    )
+
+
+def of_phi(model: Any, task: Representation, prompts: int) -> dict[str, float]:
+    """R² of linear probes for phi(x): from x, and from what the first loop takes in, the second, and one more."""
+    found = represented(model, task, prompts)
+    (x, phi), (other, truth) = ((p.x.flatten(0, 1), known) for p, known in _knowing(task, prompts))
+    made = {"from x": r_squared(fit(x, phi)(other), truth)}
+    for name, scores in (("trained", found.model), ("untrained", found.untrained or [])):
+        made |= {f"{name}, pre and {t} loops": scores[t] for t in (0, 1, len(scores) - 1)}
+    return made
+
+
+def _knowing(task: Representation, prompts: int) -> list[tuple[Any, torch.Tensor]]:
+    """Prompts to fit a probe on, and others to judge it; with each the phi(x) of its tokens."""
+    drawn: list[Any] = [task.sample(prompts, torch.Generator().manual_seed(seed)).prompt for seed in (1, 2)]
+    return [(p, task.phi(p.x).flatten(0, 1)) for p in drawn]
+
+
 @torch.no_grad()
-def speed(model: Any, task: LinearRegression) -> dict[str, float]:
+def speed(model: Any, task: LinearRegression | Representation) -> dict[str, float]:
     """Seconds for 64 prompts with examples of their own, and for one with 64 queries: the best of three.
 
     Float32 and all loops, or bfloat16 and three quarters of them; beside it the error of the 64 prompts.
@@ -92,16 +158,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="algoformer.bench.zoo", description=__doc__, formatter_class=form)
     parser.add_argument("name", metavar="NAME", help="a shipped model of numbers")
     parser.add_argument("--prompts", type=int, default=1280, help="on which its errors are measured (1280)")
+    parser.add_argument("--ship", metavar="FOLDER", help="of a run: put its model there under the name, and end")
     a = parser.parse_args()
     with refusals(parser):
         whole("prompts", a.prompts, 1)
+        if a.ship:
+            print(f"{ship(a.ship, a.name)} is whole but for its card, README.md")
+            return
         known("a pretrained model of numbers", a.name, [name for name in NAMES if "task" in about(name)])
     model, task = pretrained(a.name), decode(about(a.name)["task"])
     facts = {
-        "seconds": speed(model, task),
+        "loops": by_loop(model, task, a.prompts),
         "outside": outside(model, task, a.prompts),
-        "diabetes": diabetes(model),
+        "seconds": speed(model, task),
     }
+    if isinstance(task, Representation):
+        facts["phi"] = of_phi(model, task, PROBED)
+    else:
+        facts["diabetes"] = diabetes(model)
     print(json.dumps({name: {k: float(f"{v:.4g}") for k, v in part.items()} for name, part in facts.items()}, indent=1))
 
 
