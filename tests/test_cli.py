@@ -232,7 +232,8 @@ def test_the_demo_races_builds_trains_and_computes(demo):
     steps = [int(shipped[t]["gradient descent steps (likeness)"].split()[0]) for t in (2, 5, 10, 20)]
     assert all(later >= 2 * sooner for sooner, later in itertools.pairwise(steps))  # they grow like a power
     loops = {row["loops or steps"]: {k: float(v) for k, v in row.items()} for row in numbers["represented"]}
-    assert all(loops[t]["the trained transformer"] < loops[t]["Newton on phi(x)"] for t in (1, 2, 5, 10, 20))
+    mine, other = "the trained transformer", "conjugate gradients on phi(x)"
+    assert all(loops[t][mine] < loops[t][other] for t in (1, 2, 5, 10)) and loops[20][mine] > loops[20][other]
     for row in numbers["exact"]:
         assert row["looped, sampled"] == pytest.approx(row["looped"], rel=0.15)
     assert numbers["provenance"]["versions"]["torch"]

@@ -323,18 +323,17 @@ def _represented(g: torch.Generator) -> Chapter:
     model, task = pretrained("representation-d20"), Representation()
     sample = task.sample(64, g)
     target, prompt, loops = sample.target, sample.prompt.to(dtype=torch.float64), list(range(model.steps + 1))
-    families = {"Newton": Newton(), "gradient descent": GradientDescent(), "conjugate gradients": ConjugateGradient()}
+    solvers = {"Newton": Newton(), "gradient descent": GradientDescent(), "conjugate gradients": ConjugateGradient()}
+    runs: dict[str, tuple[Algorithm[Any, Any], Any]] = {"the trained transformer": (model, sample.prompt)}
+    runs |= {f"{name} on phi(x)": (On(solver, Features(task.phi)), prompt) for name, solver in solvers.items()}
     with torch.no_grad():
-        errors = {"the trained transformer": _error(readings(model, sample.prompt, loops), target, target)}
-    for name, solver in families.items():
-        errors[name] = _error(readings(On(solver, Features(task.phi)), prompt, loops), target, target)
+        errors = {name: _error(readings(one, asked, loops), target, target) for name, (one, asked) in runs.items()}
     alone = float(_error(LeastSquares().trace(prompt), target, target)[-1])
     taken = represented(model, replace(task, dense=True), 64, steps=5)
     fig, (left, right) = axes(10.5, 3.9, columns=2)
     for (name, error), colour in zip(errors.items(), COLOURS, strict=False):
-        left.semilogy(error.clamp(min=1e-9), "o-" if name not in families else "-", color=colour, ms=3, label=name)
-    left.set(xlabel="loop or step", ylabel="error / zero predictor's", title="at 40 examples; algorithms on phi(x)")
-    left.set_xticks(loops[::5])
+        left.semilogy(error.clamp(min=1e-9), "o-" if colour == COLOURS[0] else "-", color=colour, ms=3, label=name)
+    left.set(xlabel="loop or step", ylabel="error / zero predictor's", title="at 40 examples", xticks=loops[::5])
     left.legend(fontsize=8)
     right.plot(taken.model, "o-", color=COLOURS[0], ms=3, label="trained")
     right.plot(taken.untrained or [], "o-", color="#888888", ms=3, label="untrained")
@@ -351,7 +350,7 @@ def _represented(g: torch.Generator) -> Chapter:
         fig,
         "Left, errors by loop, 64 prompts; right, R² of linear probes for phi(x) from what each loop takes in at the "
         "tokens of x, fitted on 64 prompts and judged on 64 others.",
-        ["loops or steps", *(name if name not in families else f"{name} on phi(x)" for name in errors)],
+        ["loops or steps", *errors],
         rows,
     )
 

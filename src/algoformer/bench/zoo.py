@@ -1,7 +1,7 @@
-"""What the cards of the shipped models of numbers say.
+"""What the cards of the shipped models of numbers say; and how the model of a run comes to them.
 
 python -m algoformer.bench.zoo linear-regression-d20
-python -m algoformer.bench.zoo another-name --ship results/models/520e3b3fd740a294
+python -m algoformer.bench.zoo a-new-name --ship FOLDER
 """
 
 from __future__ import annotations
@@ -80,7 +80,6 @@ def outside(model: Any, task: LinearRegression | Representation, prompts: int) -
     """Errors beside the training distribution: other numbers of examples, fewer features, other inputs, another phi."""
     dense = {n: replace(task, n=n) for n in (10, 20, 30, 60, 100)}
     cases: dict[str, Any] = {
-        "as trained": task,
         **{f"{n} examples": other for n, other in dense.items()},
         **{f"{d} features": replace(task, active=d) for d in (5, 10)},
         **{f"inputs times {s:g}": ScaledInputs(task, scale=s) for s in (0.5, 2.0)},
@@ -115,7 +114,7 @@ def represented(model: Any, task: Representation, prompts: int, steps: int | Non
 
 
 def of_phi(model: Any, task: Representation, prompts: int) -> dict[str, float]:
-    """R² of linear probes for phi(x): from x, and from what the first loop takes in, the second, and one more."""
+    """R² of linear probes for phi(x): from x, and from what pre, one loop and all loops gave."""
     found = represented(model, task, prompts)
     (x, phi), (other, truth) = ((p.x.flatten(0, 1), known) for p, known in _knowing(task, prompts))
     made = {"from x": r_squared(fit(x, phi)(other), truth)}
@@ -157,8 +156,9 @@ def main() -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="algoformer.bench.zoo", description=__doc__, formatter_class=form)
     parser.add_argument("name", metavar="NAME", help="a shipped model of numbers")
-    parser.add_argument("--prompts", type=int, default=1280, help="on which its errors are measured (1280)")
-    parser.add_argument("--ship", metavar="FOLDER", help="of a run: put its model there under the name, and end")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--prompts", type=int, default=1280, help="on which its errors are measured (1280)")
+    either.add_argument("--ship", metavar="FOLDER", help="of a run, whose model is to be shipped by this name")
     a = parser.parse_args()
     with refusals(parser):
         whole("prompts", a.prompts, 1)
