@@ -128,6 +128,14 @@ def test_a_figure_has_a_line_for_every_seed_and_names_what_stuck():
     assert key == ["AlgoFormer, lr 0.001", "looped, lr 0.001, 1 of 3 stuck at half time"]
 
 
+def test_a_figure_shows_no_errors_where_nothing_but_noise_is_asked():
+    line = [(1, 1.0), (10, 0.1)]
+    race = dataclasses.replace(raced(line, line), oracle=[[0.0, 0.05]], zero=[[0.0, 1.0]])
+    left, *_ = draw_all([race]).axes
+    assert [list(drawn.get_xdata()) for drawn in left.lines] == [[1]] * 4
+    assert left.get_ylim() == pytest.approx((0.05, 2))
+
+
 @pytest.mark.parametrize(("exponent", "flat"), [(0.1, True), (1.0, False)])
 def test_a_curve_has_flattened_that_falls_by_less_than_a_tenth_in_its_last_third(exponent, flat):
     steps = range(1, 301)

@@ -213,8 +213,9 @@ def draw_all(results: Sequence[Race]) -> Figure:
     fig, (left, middle, right) = axes(14.5, 4.0, columns=3)
     first = results[0]
     thin: dict[str, Any] = {"linewidth": 1.8 if len(results) == 1 else 1.0}
+    known = [i for i, v in enumerate(first.zero[0]) if v > 0]  # the first values of a series are noise alone
     for name, curves in {"zero predictor": first.zero, "oracle": first.oracle}.items():
-        _examples(left, curves, label=name, color="#888888", linestyle=":" if name == "oracle" else "--")
+        _examples(left, known, curves, label=name, color="#888888", linestyle=":" if name == "oracle" else "--")
     for name, colour in zip(first.errors, COLOURS, strict=False):
         outcomes = Counter(r.outcomes[name] for r in results)
         ends = [f"{outcomes[what]} of {len(results)} {told}" for what, told in ENDS.items() if outcomes[what]]
@@ -223,10 +224,10 @@ def draw_all(results: Sequence[Race]) -> Figure:
             by_example, by_step, by_flop = keys if result is first else (None, None, None)
             steps, errors = line(result, name)
             shown = [max(v, LEAST) for v in errors]
-            _examples(left, result.errors[name], label=by_example, color=colour, **thin)
+            _examples(left, known, result.errors[name], label=by_example, color=colour, **thin)
             middle.loglog(steps, shown, color=colour, label=by_step, **thin)
             right.loglog([s * result.flops[name] for s in steps], shown, color=colour, label=by_flop, **thin)
-    least = min(v for r in results for curves in r.errors.values() for curve in curves for v in curve)
+    least = min(curve[i] for r in results for curves in r.errors.values() for curve in curves for i in known)
     left.set(xlabel="examples seen", ylabel="squared error before noise", yscale="log")
     left.set_ylim(max(least, LEAST) / 2, 2 * max(map(max, first.zero)))
     middle.set(xlabel="steps", ylabel="excess over the oracle / zero predictor's")
@@ -237,10 +238,11 @@ def draw_all(results: Sequence[Race]) -> Figure:
     return fig
 
 
-def _examples(ax: Any, curves: Curves, label: str | None, **style: Any) -> None:
+def _examples(ax: Any, where: list[int], curves: Curves, label: str | None, **style: Any) -> None:
     """A line for each state of a chain of thought, paler by its place."""
     for i, curve in enumerate(curves):
-        ax.plot(curve, alpha=1 - 0.75 * i / len(curves), label=label if i == 0 else None, **style)
+        shown = [curve[n] for n in where]
+        ax.plot(where, shown, alpha=1 - 0.75 * i / len(curves), label=label if i == 0 else None, **style)
 
 
 def _by_seed(values: Iterable[float]) -> str:
