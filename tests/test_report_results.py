@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,13 @@ def test_the_largest_scale_is_shown(results, tmp_path):
     shown = {s.name: s for s in build(copy, tmp_path / "index.html").shown}
     assert shown["fu2024_rates"].scale == "cpu" and len(shown["fu2024_rates"].runs) == 1
     assert shown["gatmiry2024_fig3"].scale == "smoke"
+
+
+def test_a_figure_of_models_that_are_only_read_is_at_the_scale_of_their_training(results, tmp_path):
+    (found,) = (s for s in build(results, tmp_path / "index.html").shown if s.name == "gatmiry2024_fig3")
+    assert not found.large and replace(found, scale="gpu").large
+    runs = [replace(r, config=load("fu2024_fig2").CPU) for r in found.runs]
+    assert replace(found, scale="cpu", runs=runs).large
 
 
 def test_a_slider_survives_values_that_are_not_finite():

@@ -2,21 +2,20 @@
 
 import shutil
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_diabetes
-from sklearn.linear_model import LinearRegression as LinearRegressor
-from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
 import algoformer
 from algoformer import InContextRegressor, zoo
 from algoformer.bench import zoo as bench
 from algoformer.models import AlgoFormerConfig
-from algoformer.tasks import LinearRegression, Representation
+from algoformer.tasks import Autoregression, LinearRegression
 from algoformer.training import TrainConfig, load, train
 from algoformer.training.codec import decode, model_of
 
@@ -68,16 +67,16 @@ def test_the_model_of_a_run_is_shipped_once_in_half_precision(tmp_path, monkeypa
         bench.ship(tmp_path / "run", "tiny")
 
 
-def test_what_x_tells_of_phi_is_what_least_squares_finds():
-    task = Representation(d=3, n=6, dense=True)
-    found = bench.of_phi(model_of(TINY), task, 200)
-    (x, phi), (other, truth) = (
-        (p.x.flatten(0, 1).numpy(), task.phi(p.x).flatten(0, 1).numpy())
-        for p in (task.sample(200, torch.Generator().manual_seed(seed)).prompt for seed in (1, 2))
-    )
-    guess = LinearRegressor().fit(x, phi).predict(other)
-    assert found["from x"] == pytest.approx(r2_score(truth, guess, multioutput="variance_weighted"), abs=1e-4)
-    assert len(found) == 7 and all(value <= 1 for value in found.values())
+@pytest.mark.parametrize("task", [LinearRegression(d=10, n=4, dense=True), Autoregression(d=10, n=4, every=True)])
+def test_the_facts_of_a_card_are_those_of_the_task_and_have_the_oracle_beside_them(task):
+    model = model_of(replace(TINY, features=10, labels=10 if isinstance(task, Autoregression) else 1, loops=4))
+    loops, outside = bench.by_loop(model, task, 32), bench.outside(model, task, 32)
+    assert [*loops] == ["1", "2", "3", "4", "6", "12", "the oracle"]
+    told = [name for name in outside if not name.endswith("oracle")]
+    assert [*outside] == told + [f"{name}, the oracle" for name in told]
+    assert all(outside[f"{n} examples, the oracle"] <= outside[f"{n} examples"] for n in (10, 100))
+    assert ("another phi" in told) == isinstance(task, Autoregression)
+    assert bench.speed(model, task)["64 prompts, torch.float32, 4 loops"] > 0
 
 
 def test_a_file_that_is_not_as_it_was_shipped_is_refused(tmp_path, monkeypatch):

@@ -15,7 +15,6 @@ from torch import Tensor
 from algoformer import claims
 from algoformer.algorithm import Algorithm, On
 from algoformer.analysis import Candidate, distance_to_identity, match, readings, separate
-from algoformer.bench.zoo import represented
 from algoformer.constructions.catalogue import CATALOGUE
 from algoformer.files import folder_at, replace_file
 from algoformer.models import LinearTransformer, LinearTransformerConfig
@@ -34,7 +33,7 @@ from algoformer.solvers import (
 from algoformer.tasks import HalfAndHalf, LinearRegression, NumberWords, Representation
 from algoformer.tasks.number_words import number
 from algoformer.theory import layered_optimum, looped_optimum
-from algoformer.training import TrainConfig, preset, train
+from algoformer.training import TrainConfig, preset, represented, train
 from algoformer.training.codec import model_of
 from algoformer.zoo import pretrained
 
@@ -329,14 +328,14 @@ def _represented(g: torch.Generator) -> Chapter:
     with torch.no_grad():
         errors = {name: _error(readings(one, asked, loops), target, target) for name, (one, asked) in runs.items()}
     alone = float(_error(LeastSquares().trace(prompt), target, target)[-1])
-    taken = represented(model, replace(task, dense=True), 64, steps=5)
+    taken = represented(model, task, 64, steps=5)
     fig, (left, right) = axes(10.5, 3.9, columns=2)
     for (name, error), colour in zip(errors.items(), COLOURS, strict=False):
         left.semilogy(error.clamp(min=1e-9), "o-" if colour == COLOURS[0] else "-", color=colour, ms=3, label=name)
     left.set(xlabel="loop or step", ylabel="error / zero predictor's", title="at 40 examples", xticks=loops[::5])
     left.legend(fontsize=8)
     right.plot(taken.model, "o-", color=COLOURS[0], ms=3, label="trained")
-    right.plot(taken.untrained or [], "o-", color="#888888", ms=3, label="untrained")
+    right.plot(taken.untrained, "o-", color="#888888", ms=3, label="untrained")
     right.set(xlabel="loops done", ylabel="R²", title="how much of phi(x) a loop is given", ylim=(0.5, 1.0))
     right.legend(fontsize=8)
     rows: list[list[Any]] = [[t, *(f"{float(error[t]):.1e}" for error in errors.values())] for t in (1, 2, 5, 10, 20)]

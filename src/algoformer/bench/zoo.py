@@ -25,21 +25,26 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from algoformer import solvers
-from algoformer.analysis.probe import Probed, fit, probe, r_squared
 from algoformer.checks import known, refusals, whole
 from algoformer.estimators import InContextRegressor
 from algoformer.files import settle
-from algoformer.tasks import Conditioned, LinearRegression, OtherCovariance, Representation, ScaledInputs
-from algoformer.training import load
-from algoformer.training.codec import decode, encode, model_of
+from algoformer.tasks import (
+    Autoregression,
+    Conditioned,
+    LinearRegression,
+    OtherCovariance,
+    Representation,
+    ScaledInputs,
+)
+from algoformer.training import load, represented
+from algoformer.training.codec import decode, encode
 from algoformer.training.evaluation import evaluate
 from algoformer.training.folders import recipe_of
 from algoformer.zoo import HOME, NAMES, about, pretrained
 
-SIZES = (64, 1), (1, 64)  # prompts and queries
+Numbers = LinearRegression | Representation | Autoregression  # the tasks of shipped models
 FOLDS = KFold(5, shuffle=True, random_state=0)
 SHOWN = 64  # prompts of the error that is recorded beside a model
-PROBED = 256  # prompts that a probe is fitted on, and as many that judge it
 
 
 def ship(folder: str | Path, name: str) -> Path:
@@ -64,31 +69,33 @@ def ship(folder: str | Path, name: str) -> Path:
 
 
 def relative(model: Any, task: Any, prompts: int) -> float:
-    """The error at the last asked position over that of the zero predictor there."""
-    found = evaluate(model, task, prompts=prompts, batch=64)
+    """The error before noise at the last asked position over that of the zero predictor there."""
+    found = evaluate(model, task, prompts=prompts, batch=64, clean=True)
     return found.mean[-1][-1] / found.zeros[-1]
 
 
 def by_loop(model: Any, task: Any, prompts: int) -> dict[str, float]:
-    """The same after a quarter of its loops, a half, three quarters, all, and more than it was trained with."""
+    """The same after a quarter of its loops, a half, three quarters, all, and more than in training; the oracle's."""
     loops = [model.steps * quarters // 4 for quarters in (1, 2, 3, 4, 6, 12)]
-    found = evaluate(model, task, prompts=prompts, batch=64, steps=loops)
-    return {str(t): line[-1] / found.zeros[-1] for t, line in zip(loops, found.mean, strict=True)}
+    found = evaluate(model, task, prompts=prompts, batch=64, steps=loops, clean=True)
+    errors = {str(t): line[-1] / found.zeros[-1] for t, line in zip(loops, found.mean, strict=True)}
+    return errors | {"the oracle": relative(task.oracle, task, prompts)}
 
 
-def outside(model: Any, task: LinearRegression | Representation, prompts: int) -> dict[str, float]:
-    """Errors beside the training distribution: other numbers of examples, fewer features, other inputs, another phi."""
-    dense = {n: replace(task, n=n) for n in (10, 20, 30, 60, 100)}
-    cases: dict[str, Any] = {
-        **{f"{n} examples": other for n, other in dense.items()},
-        **{f"{d} features": replace(task, active=d) for d in (5, 10)},
-        **{f"inputs times {s:g}": ScaledInputs(task, scale=s) for s in (0.5, 2.0)},
-        "condition number 10": OtherCovariance(task, covariance=Conditioned(kappa=10.0)),
-    }
-    if isinstance(task, Representation):
+def outside(model: Any, task: Numbers, prompts: int) -> dict[str, float]:
+    """Errors beside the training distribution, and the oracle's: other lengths, inputs, series, another phi."""
+    cases: dict[str, Any] = {f"{n} examples": replace(task, n=n) for n in (10, 20, 30, 60, 100)}
+    if isinstance(task, Autoregression):
+        cases |= {f"noise {s:g}": replace(task, noise=s) for s in (0.5, 2.0)}
+        cases |= {f"A times {s:g}": replace(task, scale=s * task.scale) for s in (0.5, 1.5)}
+    else:
+        cases |= {f"{d} features": replace(task, active=d) for d in (5, 10)}
+        cases |= {f"inputs times {s:g}": ScaledInputs(task, scale=s) for s in (0.5, 2.0)}
+        cases["condition number 10"] = OtherCovariance(task, covariance=Conditioned(kappa=10.0))
+    if not isinstance(task, LinearRegression):
         cases["another phi"] = replace(task, seed=task.seed + 1)
     found = {name: relative(model, case, prompts) for name, case in cases.items()}
-    return found | {f"{n} examples, the oracle": relative(case.oracle, case, prompts) for n, case in dense.items()}
+    return found | {f"{name}, the oracle": relative(case.oracle, case, prompts) for name, case in cases.items()}
 
 
 def diabetes(model: Any) -> dict[str, float]:
@@ -104,50 +111,40 @@ def diabetes(model: Any) -> dict[str, float]:
     return {name: float(np.mean(cross_val_score(e, X, y, cv=FOLDS))) for name, e in estimators.items()}
 
 
-def represented(model: Any, task: Representation, prompts: int, steps: int | None = None) -> Probed:
-    """Linear probes for phi(x) at the tokens of x, from what each loop takes in: what pre and the loops before gave."""
-    untrained = model_of(model.config, torch.Generator().manual_seed(0))
-    train, test = _knowing(task, prompts)
-    return probe(
-        model, train, test, lambda s: (s.e + s.z)[:, s.layout.rows].flatten(0, 1), steps=steps, untrained=untrained
-    )
-
-
-def of_phi(model: Any, task: Representation, prompts: int) -> dict[str, float]:
-    """R² of linear probes for phi(x): from x, and from what pre, one loop and all loops gave."""
-    found = represented(model, task, prompts)
-    (x, phi), (other, truth) = ((p.x.flatten(0, 1), known) for p, known in _knowing(task, prompts))
-    made = {"from x": r_squared(fit(x, phi)(other), truth)}
-    for name, scores in (("trained", found.model), ("untrained", found.untrained or [])):
-        made |= {f"{name}, pre and {t} loops": scores[t] for t in (0, 1, len(scores) - 1)}
+def of_phi(model: Any, task: Representation | Autoregression) -> dict[str, float]:
+    """R² of linear probes for phi: from its inputs, and from what no loop, one and all of them gave."""
+    found = represented(model, task)
+    made = {"from the inputs": found.inputs}
+    for name, scores in (("trained", found.model), ("untrained", found.untrained)):
+        made |= {f"{name}, {t} loops": scores[t] for t in (0, 1, len(scores) - 1)}
     return made
 
 
-def _knowing(task: Representation, prompts: int) -> list[tuple[Any, torch.Tensor]]:
-    """Prompts to fit a probe on, and others to judge it; with each the phi(x) of its tokens."""
-    drawn: list[Any] = [task.sample(prompts, torch.Generator().manual_seed(seed)).prompt for seed in (1, 2)]
-    return [(p, task.phi(p.x).flatten(0, 1)) for p in drawn]
-
-
 @torch.no_grad()
-def speed(model: Any, task: LinearRegression | Representation) -> dict[str, float]:
+def speed(model: Any, task: Numbers) -> dict[str, float]:
     """Seconds for 64 prompts with examples of their own, and for one with 64 queries: the best of three.
 
     Float32 and all loops, or bfloat16 and three quarters of them; beside it the error of the 64 prompts.
     """
     found = {"threads": float(torch.get_num_threads())}
-    own, one = (replace(task, dense=False, queries=q).sample(b, torch.Generator().manual_seed(0)) for b, q in SIZES)
+    if isinstance(task, Autoregression):
+        drawn: dict[str, tuple[int, Numbers]] = {"64 prompts": (64, replace(task, every=False))}
+    else:
+        single = replace(task, dense=False, queries=1)
+        drawn = {"64 prompts": (64, single), "64 queries of one": (1, replace(single, queries=64))}
+    cases: dict[str, Any] = {name: t.sample(b, torch.Generator().manual_seed(0)) for name, (b, t) in drawn.items()}
     for dtype, loops in ((torch.float32, model.steps), (torch.bfloat16, 3 * model.steps // 4)):
         it = copy.deepcopy(model).to(dtype)
-        for name, asked in (("64 prompts", own), ("64 queries of one", one)):
+        for name, asked in cases.items():
             taken, prompt = [], asked.prompt.to(dtype=dtype)
             for _ in range(3):
                 begin = time.perf_counter()
                 answer = it(prompt, loops)
                 taken.append(time.perf_counter() - begin)
             found[f"{name}, {dtype}, {loops} loops"] = min(taken)
-            if asked is own:
-                found[f"error, {dtype}"] = float((answer - own.target).square().mean() / own.target.square().mean())
+            if name == "64 prompts":
+                clean = asked.truth.clean
+                found[f"error, {dtype}"] = float((answer - clean).square().mean() / clean.square().mean())
     return found
 
 
@@ -172,10 +169,10 @@ def main() -> None:
         "outside": outside(model, task, a.prompts),
         "seconds": speed(model, task),
     }
-    if isinstance(task, Representation):
-        facts["phi"] = of_phi(model, task, PROBED)
-    else:
+    if isinstance(task, LinearRegression):
         facts["diabetes"] = diabetes(model)
+    else:
+        facts["phi"] = of_phi(model, task)
     print(json.dumps({name: {k: float(f"{v:.4g}") for k, v in part.items()} for name, part in facts.items()}, indent=1))
 
 

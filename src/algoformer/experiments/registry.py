@@ -53,6 +53,7 @@ EXPERIMENTS = (
     "ours_linear",
     "ours_outside",
     "ours_parts",
+    "ours_represented",
     "ours_second_phi",
     "ours_similarity_null",
     "ours_stuck",

@@ -21,7 +21,6 @@ from algoformer.report.page import markdown_table as table
 from algoformer.report.page import show
 from algoformer.report.results import Shown, measured, numbers, picture, scale_of, shown
 
-LARGE = ("gpu", "paper")
 TARGETS = (0.1, 0.01, 0.001)  # of the excess over the oracle
 COMMAND = "algoformer report --docs docs/results.md"
 HEAD = f"""# Results
@@ -42,7 +41,7 @@ def write(results: str | Path, page: str | Path) -> Path:
     target, found, texts = file_at("docs", page), shown(results)[0], Path(results) / translation.FOLDER
     home = target.parent / "figures"
     home.mkdir(parents=True, exist_ok=True)
-    figures = [(s.name, picture(s)[0]) for s in _large(found)]
+    figures = [(s.name, picture(s)[0]) for s in found if s.large]
     if (record := target.parent.parent / speed.RECORD).exists():
         figures.append(("step", speed.step(record)))
     for name, fig in [*figures, *translation.figures(texts)]:
@@ -71,7 +70,7 @@ def markdown(results: str | Path) -> str:
 
 def _scale(found: Sequence[Shown]) -> Iterable[str]:
     yield "## At the papers' scale\n"
-    large = _large(found)
+    large = [s for s in found if s.large]
     if not large:
         yield (
             "Nothing yet: no experiment has a result of its `gpu` preset. "
@@ -100,7 +99,7 @@ def _small(found: Sequence[Shown]) -> Iterable[str]:
     rows = (
         (_figure(s), _text(j), measured(j), show(j.margin), j.label, f"`{s.name}`")
         for s in found
-        if s.scale not in LARGE
+        if not s.large
         for j in s.judgements
     )
     yield table(("figure", "claim", "measured", "margin", "verdict", "name"), rows)
@@ -131,7 +130,7 @@ def _agreement(found: Sequence[Shown]) -> Iterable[str]:
 
 
 def _speed(found: Sequence[Shown], runs: Sequence[Entry]) -> Iterable[str]:
-    rows = [row for s in _large(found) if isinstance(s.runs[0].result, Race) for row in _speeds(s, runs)]
+    rows = [row for s in found if s.large and isinstance(s.runs[0].result, Race) for row in _speeds(s, runs)]
     if rows:
         yield "## How fast the runs were\n"
         yield (
@@ -201,10 +200,6 @@ def _plan(results: str | Path) -> Iterable[str]:
     yield f"In all about {sum(p.minutes for p in rows):.0f} GPU minutes, of which tiers A and B " + (
         f"{sum(p.minutes for p in rows if p.row.tier in 'AB'):.0f}.\n"
     )
-
-
-def _large(found: Sequence[Shown]) -> list[Shown]:
-    return [s for s in found if s.scale in LARGE]
 
 
 def _figure(s: Shown) -> str:

@@ -60,6 +60,11 @@ class Shown:
     runs: list[Record]
     judgements: list[Judgement]
 
+    @property
+    def large(self) -> bool:
+        """Is it about models at the papers' scale, trained for it or kept from another experiment?"""
+        return self.scale in ("gpu", "paper") or not getattr(self.runs[0].config, "train", True)
+
 
 @dataclass(frozen=True)
 class Report:
@@ -234,7 +239,7 @@ def measured(j: Judgement) -> str:
 
 def _scale(s: Shown) -> str:
     runs = "1 run" if len(s.runs) == 1 else f"{len(s.runs)} runs"
-    steps = scale_of(s.runs[0].config) if s.scale in ("gpu", "paper") else ""
+    steps = scale_of(s.runs[0].config) if s.large else ""
     return ", ".join(part for part in (s.scale, steps, runs) if part)
 
 

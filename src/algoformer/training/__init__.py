@@ -8,6 +8,7 @@ from algoformer.training.loop import Interrupted, OutOfTime, Progress, Result, T
 from algoformer.training.loss import cross_entropy, rao_blackwell, window_loss
 from algoformer.training.presets import PRESETS, Recipe, describe, override, preset, task_named, with_data
 from algoformer.training.progress import Bar, TensorBoard
+from algoformer.training.representation import Represented, represented
 from algoformer.training.step import device_named
 from algoformer.training.translation import Course, Entropy, Quality, Translator, entropy, quality, validated
 
@@ -23,6 +24,7 @@ __all__ = [
     "Quality",
     "Ramp",
     "Recipe",
+    "Represented",
     "Result",
     "TensorBoard",
     "TrainConfig",
@@ -41,6 +43,7 @@ __all__ = [
     "quality",
     "rao_blackwell",
     "recipe_of",
+    "represented",
     "task_named",
     "train",
     "validated",
