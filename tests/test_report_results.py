@@ -73,6 +73,15 @@ def test_settings_and_origin_stand_beside_a_figure(results, tmp_path):
     assert "revision 1" in html
 
 
+def test_the_command_beside_a_figure_asks_for_the_seeds_that_it_shows(results, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(results, copy)
+    (first,) = (f for f in (copy / "fu2024_rates").glob("*.json") if json.loads(f.read_text())["seed"] == 0)
+    first.unlink()
+    html = build(copy, tmp_path / "index.html").page.read_text()
+    assert "Seeds 1, 2;" in html and "algoformer reproduce fu2024_rates --preset smoke --seeds 3" in html
+
+
 def test_broken_files_and_other_revisions_are_named_and_left_out(results, tmp_path, monkeypatch):
     copy = tmp_path / "copy"
     shutil.copytree(results, copy)

@@ -76,7 +76,8 @@ def test_the_facts_of_a_card_are_those_of_the_task_and_have_the_oracle_beside_th
     assert [*outside] == told + [f"{name}, the oracle" for name in told]
     assert all(outside[f"{n} examples, the oracle"] <= outside[f"{n} examples"] for n in (10, 100))
     assert ("another phi" in told) == isinstance(task, Autoregression)
-    assert bench.speed(model, task)["64 prompts, torch.float32, 4 loops"] > 0
+    timed = [name for name in bench.speed(model, task) if name.endswith("loops")]
+    assert len(timed) == (2 if isinstance(task, Autoregression) else 4)  # a series has one question
 
 
 def test_a_file_that_is_not_as_it_was_shipped_is_refused(tmp_path, monkeypatch):

@@ -190,10 +190,10 @@ def numbers(results: Sequence[Race]) -> tuple[list[str], list[list[str]]]:
         rows.append(
             [
                 name,
-                _by_seed(last(r.errors[name]) / last(r.zero) for r in results),
-                _by_seed(_overall(r.errors[name]) / _overall(r.zero) for r in results),
-                _by_seed(above(r, name) for r in results),
-                _by_seed(above(r, name, mean=True) for r in results),
+                by_seed(last(r.errors[name]) / last(r.zero) for r in results),
+                by_seed(_overall(r.errors[name]) / _overall(r.zero) for r in results),
+                by_seed(above(r, name) for r in results),
+                by_seed(above(r, name, mean=True) for r in results),
                 f"{results[0].parameters[name]:,}",
                 f"{spent:.3g}",
                 ", ".join(r.outcomes[name] for r in results),
@@ -245,7 +245,8 @@ def _examples(ax: Any, where: list[int], curves: Curves, label: str | None, **st
         ax.plot(where, shown, alpha=1 - 0.75 * i / len(curves), label=label if i == 0 else None, **style)
 
 
-def _by_seed(values: Iterable[float]) -> str:
+def by_seed(values: Iterable[float]) -> str:
+    """Numbers of several seeds as a table shows them."""
     return ", ".join(f"{v:.3g}" for v in values)
 
 

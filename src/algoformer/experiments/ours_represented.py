@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from algoformer.experiments.answers import kept
-from algoformer.experiments.comparison import Comparison, Entrant, above, race
+from algoformer.experiments.comparison import Comparison, Entrant, above, by_seed, race
 from algoformer.experiments.drawing import COLOURS, INK, axes
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.softmax import COMPARED, TINY, stored
@@ -155,5 +155,5 @@ def numbers(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
                 [line[-1] for line in others],
                 [r.above[problem][name] for r in results],
             ]
-            rows.append([problem, name, *(", ".join(f"{v:.3g}" for v in part) for part in parts)])
+            rows.append([problem, name, *map(by_seed, parts)])
     return columns, rows

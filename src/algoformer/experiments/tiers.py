@@ -64,6 +64,8 @@ ROWS = (
     Row("C", "the headline after 500,000 steps", ("ours_headline",), 1, "paper", 15),
     Row("-", "Fu et al.: networks, one head of width 256, 24 layers",
         ("fu2024_fig20", "fu2024_fig21", "fu2024_fig22", "fu2024_fig24"), more=6),
+    Row("-", "who computes the representation, where the models of Gao et al.'s Figure 2 are kept",
+        ("ours_represented",), 3, "cpu", device="cpu"),
 )  # fmt: skip
 
 

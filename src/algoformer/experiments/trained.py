@@ -98,7 +98,7 @@ def made(
         return Made(load(home).to(site.device) if whole else None, _log(home))
     if not fresh:
         where = "no folder of models is given" if home is None else f"{home} is not there"
-        raise Missing(f"a trained model is needed, and {where}: run with --preset gpu first")
+        raise Missing(f"a trained model is needed, and {where}: a run with --preset gpu that trains it must come first")
     if site.folder is None and watch is not None:  # the log is what is asked for
         with tempfile.TemporaryDirectory() as place:
             return made(recipe, replace(site, folder=Path(place)), keep=keep, watch=watch, purpose=purpose)

@@ -212,7 +212,7 @@ def _origin(s: Shown) -> str:
         f"torch {first.get('versions', {}).get('torch', 'unknown')}; {first.get('device', 'unknown')}; "
         f"{seconds:.0f} s, without earlier parts of runs that went on. Again: "
     )
-    command = f"algoformer reproduce {s.name} --preset {s.scale} --seeds {len(s.runs)}"
+    command = f"algoformer reproduce {s.name} --preset {s.scale} --seeds {max(r.seed for r in s.runs) + 1}"
     return f'<p class="origin">{escape(text)}<code>{escape(command)}</code></p>'
 
 
