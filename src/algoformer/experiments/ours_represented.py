@@ -1,7 +1,7 @@
 """AlgoFormer project, who computes the representation: linear probes for phi in the models of Figure 2 of Gao et al.
 
-There pre is to compute phi and the loop to regress on it. phi is asked of what every loop and layer takes in, of phi(x)
-for a regression and of phi of the last three values for a series. Nothing is trained here.
+There pre is to compute phi and the loop to regress on it. What every loop and layer takes in is asked for phi(x) in a
+regression, and for phi of the last three values in a series. Nothing is trained here.
 """
 
 from __future__ import annotations
