@@ -90,7 +90,12 @@ def chains(generator: torch.Generator, dtype: torch.dtype) -> Chains:
 @pytest.mark.parametrize("solver", [solvers.LeastSquares(), solvers.GradientDescent(steps=6), solvers.Newton(steps=8)])
 @pytest.mark.parametrize(
     ("reduction", "prompt"),
-    [(solvers.Windows(q=2), series), (solvers.Links(slope=0.2), chains), (solvers.Features(torch.tanh), regression)],
+    [
+        (solvers.Windows(q=2), series),
+        (solvers.Links(slope=0.2), chains),
+        (solvers.ExpectedLinks(slope=0.2, gain=0.5), chains),
+        (solvers.Features(torch.tanh), regression),
+    ],
 )
 def test_solver_on_a_reduction_keeps_the_contract(solver, reduction, prompt):
     for law in laws(On(solver, reduction), prompt=prompt):

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 
 from algoformer import On
 from algoformer.solvers import Averaging, GradientDescent, LeastSquares, Ridge
-from algoformer.solvers.reductions import Features, Windows
+from algoformer.solvers.reductions import Features, Links, Windows
 from algoformer.tasks import (
     Autoregression,
     ChainOfThought,
@@ -255,6 +256,41 @@ def test_the_oracle_is_the_posterior_mean(task, prior, noise):
         np.testing.assert_allclose(answer[b], bayes(x, y, queries, features, prior, noise), rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize(("n", "known"), [(0, 1), (2, 1), (3, 2)])
+def test_the_oracle_of_a_chain_is_the_mean_over_the_networks_that_its_links_allow(n, known):
+    task = ChainOfThought(d=5, n=n, layers=2, known=known, slope=0.2)
+    s = draw(task, 3)
+    answer, rng = task.oracle.predict(s.prompt), np.random.default_rng(0)
+    for b in range(3):
+        seen, query = s.prompt.chains[b, :, known - 1 : known + 1].numpy(), s.prompt.partial[b, -1].numpy()
+        before, after = seen[:, 0], np.where(seen[:, 1] < 0, seen[:, 1] / 0.2, seen[:, 1])
+        free = scipy.linalg.null_space(before) if n else np.eye(5)
+        weights = np.linalg.pinv(before) @ after + free @ rng.normal(0, task.gain, (50_000, free.shape[1], 5))
+        z = query @ weights
+        states = np.where(z < 0, 0.2 * z, z)
+        off = (answer[b, 0].numpy() - states.mean(0)) / (states.std(0) / 50_000**0.5)
+        assert np.abs(off).max() < 4.5
+
+
+def test_the_oracle_of_a_chain_knows_what_no_chain_was_needed_for():
+    task = ChainOfThought(d=4, n=0, slope=0.2)
+    s = draw(task)
+    mean = 0.8 * task.gain * s.prompt.partial[:, -1:].norm(dim=-1, keepdim=True) / (2 * np.pi) ** 0.5
+    torch.testing.assert_close(task.oracle.predict(s.prompt), mean.expand(-1, 1, 4), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_oracle_of_every_state_is_that_of_each_partial_chain(dtype):
+    s = ChainOfThought(d=4, n=6, layers=3, dense=True).sample(5, torch.Generator().manual_seed(0), dtype)
+    oracle = ChainOfThought(d=4, n=6, layers=3).oracle
+    every, chains = oracle.predict(s.prompt).reshape(5, 7, 3, 4), s.prompt.chains
+    for i in range(7):
+        for layer in range(3):
+            part = oracle.predict(type(s.prompt)(chains[:, :i], chains[:, i, : layer + 1]))
+            close = {torch.float32: 2e-3, torch.float64: 1e-8}[dtype]  # links that are almost dependent
+            torch.testing.assert_close(every[:, i, layer], part[:, 0], rtol=0, atol=close)
+
+
 def test_a_fixed_covariance_and_its_inverse_prior_make_ridge_in_that_metric():
     task = LinearRegression(d=3, noise=0.5, covariance=Given(matrix=SIGMA), prior="inverse")
     s = draw(task)
@@ -281,6 +317,7 @@ def test_a_fixed_covariance_and_its_inverse_prior_make_ridge_in_that_metric():
             Autoregression(d=4, n=20, scale=0.5),
             [On(LeastSquares(), Windows(q=3)), On(Ridge(), Windows(q=3))],
         ),
+        (ChainOfThought(d=5, n=2), [On(LeastSquares(), Links(slope=0.01))]),
         (ScaledLabels(LinearRegression(d=5, n=8, noise=1.0), scale=0.3), [LeastSquares(), Ridge(strength=1.0)]),
         (OtherNoise(LinearRegression(d=5, n=8), noise=2.0), [LeastSquares(), Ridge(strength=1.0)]),
     ],

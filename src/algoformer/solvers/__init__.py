@@ -13,7 +13,7 @@ from algoformer.solvers.logistic import DampedNewton, LogisticGradientDescent
 from algoformer.solvers.network import NetworkGradientDescent
 from algoformer.solvers.newton import Newton
 from algoformer.solvers.online import OnlineGradientDescent
-from algoformer.solvers.reductions import Features, Links, Windows
+from algoformer.solvers.reductions import ExpectedLinks, Features, Links, Windows
 
 __all__ = [
     "BFGS",
@@ -21,6 +21,7 @@ __all__ = [
     "Averaging",
     "ConjugateGradient",
     "DampedNewton",
+    "ExpectedLinks",
     "Features",
     "GradientDescent",
     "GradientDescentPlusPlus",

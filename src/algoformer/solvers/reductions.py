@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
@@ -79,8 +80,40 @@ class Links(Reduction[Chains]):
         return Prompt(before[:, :, link], after[:, :, link], p.partial[:, -1:], check=False)
 
     def answer(self, p: Chains, out: Tensor) -> Float[Tensor, "b o k"]:
-        out = torch.where(out < 0, out * self.slope, out)
+        return self._placed(p, torch.where(out < 0, out * self.slope, out))
+
+    def _placed(self, p: Chains, out: Tensor) -> Float[Tensor, "b o k"]:
         if p.partial is not None:
             return out
         b, n, c, d = p.chains.shape
         return out.reshape(b, c - 1, n, d).transpose(1, 2).reshape(p.asked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedLinks(Links):
+    """The same for W_l with entries N(0, gain²), answered by the mean of σ(W_l s) over what W_l can be.
+
+    Given the links seen, W_l s is N(m, c² I): m is the least-squares answer of minimum norm and c = gain |s - P s|, P
+    the projection onto the states seen. P s is what least squares answers where the states are their own labels, so the
+    regression has both. Without examples the mean is not σ(0) = 0: E σ(z) = slope m + (1 - slope)(m Φ(m/c) + c φ(m/c)).
+    """
+
+    gain: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        real("gain", self.gain, above=0)
+
+    def regression(self, p: Chains) -> Prompt | Dense:
+        r = super().regression(p)
+        return replace(r, y=torch.cat([r.y, r.x], -1), check=False)
+
+    def answer(self, p: Chains, out: Tensor) -> Float[Tensor, "b o k"]:
+        r = super().regression(p)
+        mean, known = out.chunk(2, -1)
+        asked = r.x if isinstance(r, Dense) else r.queries
+        spread = self.gain * (asked - known).norm(dim=-1, keepdim=True)
+        t = mean / spread.clamp(min=torch.finfo(out.dtype).tiny)
+        density = torch.exp(-t.square() / 2) / math.sqrt(2 * math.pi)
+        above = mean * torch.special.ndtr(t) + spread * density
+        return self._placed(p, self.slope * mean + (1 - self.slope) * above)

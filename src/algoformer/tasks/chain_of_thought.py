@@ -14,7 +14,7 @@ from algoformer.algorithm import Algorithm, On
 from algoformer.checks import whole
 from algoformer.prompt import Chains
 from algoformer.solvers.closed import LeastSquares
-from algoformer.solvers.reductions import Links
+from algoformer.solvers.reductions import ExpectedLinks
 from algoformer.task import Sample, Task, Truth
 from algoformer.tasks.network import SLOPE, LeakyNetwork, leaky
 from algoformer.tasks.pairs import drawable
@@ -52,6 +52,11 @@ class ChainOfThought(Task[Chains]):
         if self.known > self.layers:
             raise ValueError(f"known must be at most layers = {self.layers}; got {self.known}")
 
+    @property
+    def gain(self) -> float:
+        """The standard deviation of the weights that are drawn for each prompt."""
+        return float((2 / (1 + self.slope**2) / self.d) ** 0.5)
+
     @cached_property
     def network(self) -> LeakyNetwork:
         """The network of all prompts, where they share one."""
@@ -63,8 +68,7 @@ class ChainOfThought(Task[Chains]):
         drawable(batch, generator, dtype)
         d, device = self.d, generator.device
         if self.per_prompt:
-            gain = (2 / (1 + self.slope**2) / d) ** 0.5
-            weights = gain * torch.randn(batch, self.layers, d, d, generator=generator, device=device, dtype=dtype)
+            weights = self.gain * torch.randn(batch, self.layers, d, d, generator=generator, device=device, dtype=dtype)
         else:
             weights = torch.stack(self.network.placed(dtype, device)).expand(batch, self.layers, d, d)
         states = [torch.randn(batch, self.n + 1, d, generator=generator, device=device, dtype=dtype)]
@@ -79,7 +83,9 @@ class ChainOfThought(Task[Chains]):
 
     @property
     def oracle(self) -> Algorithm[Any, Any]:
-        return On(LeastSquares(), Links(slope=self.slope)) if self.per_prompt else NextState(network=self.network)
+        if self.per_prompt:
+            return On(LeastSquares(), ExpectedLinks(slope=self.slope, gain=self.gain))
+        return NextState(network=self.network)
 
 
 @dataclass(frozen=True, kw_only=True)
