@@ -46,7 +46,10 @@ def test_the_training_step_is_timed_side_by_side():
         ("algoformer.experiments nope", "an experiment must be one that there is; got 'nope'"),
         ("algoformer.experiments.headless nope", "an experiment must be one that there is; got 'nope'"),
         ("algoformer.bench.zoo nope", "a pretrained model of numbers must be one that there is; got 'nope'"),
-        ("algoformer.bench.zoo numbers-de-en", "got 'numbers-de-en': there are autoregression-d20, linear"),
+        (
+            "algoformer.bench.zoo numbers-de-en",
+            "got 'numbers-de-en': there are autoregression-d20, chain-of-thought-d20, linear",
+        ),
         ("algoformer.bench.translation trial --data nowhere", "nowhere/multi30k_de_en must hold either valid.de or"),
     ],
 )

@@ -15,7 +15,7 @@ import algoformer
 from algoformer import InContextRegressor, zoo
 from algoformer.bench import zoo as bench
 from algoformer.models import AlgoFormerConfig
-from algoformer.tasks import Autoregression, LinearRegression
+from algoformer.tasks import Autoregression, ChainOfThought, LinearRegression
 from algoformer.training import TrainConfig, load, train
 from algoformer.training.codec import decode, model_of
 
@@ -67,17 +67,42 @@ def test_the_model_of_a_run_is_shipped_once_in_half_precision(tmp_path, monkeypa
         bench.ship(tmp_path / "run", "tiny")
 
 
-@pytest.mark.parametrize("task", [LinearRegression(d=10, n=4, dense=True), Autoregression(d=10, n=4, every=True)])
+@pytest.mark.parametrize(
+    "task",
+    [
+        LinearRegression(d=10, n=4, dense=True),
+        Autoregression(d=10, n=4, every=True),
+        ChainOfThought(d=10, n=12, layers=2, dense=True),
+    ],
+    ids=lambda task: type(task).__name__,
+)
 def test_the_facts_of_a_card_are_those_of_the_task_and_have_the_oracle_beside_them(task):
-    model = model_of(replace(TINY, features=10, labels=10 if isinstance(task, Autoregression) else 1, loops=4))
+    pairs = isinstance(task, LinearRegression)
+    model = model_of(replace(TINY, features=10, labels=1 if pairs else 10, loops=4))
     loops, outside = bench.by_loop(model, task, 32), bench.outside(model, task, 32)
     assert [*loops] == ["1", "2", "3", "4", "6", "12", "the oracle"]
     told = [name for name in outside if not name.endswith("oracle")]
     assert [*outside] == told + [f"{name}, the oracle" for name in told]
-    assert all(outside[f"{n} examples, the oracle"] <= outside[f"{n} examples"] for n in (10, 100))
+    most = 1 if isinstance(task, ChainOfThought) else 100
+    assert all(outside[f"{n} examples, the oracle"] <= outside[f"{n} examples"] for n in (10, most))
     assert ("another phi" in told) == isinstance(task, Autoregression)
     timed = [name for name in bench.speed(model, task) if name.endswith("loops")]
-    assert len(timed) == (2 if isinstance(task, Autoregression) else 4)  # a series has one question
+    assert len(timed) == (4 if pairs else 2)  # a series or a chain has one question
+
+
+def test_the_states_of_a_chain_have_errors_of_their_own_whose_mean_is_told():
+    task = ChainOfThought(d=10, n=6, layers=2, dense=True)
+    model = model_of(replace(TINY, features=10, labels=10))
+    found = bench.by_state(model, task, 32)
+    assert [*found][:3] == ["state 1", "state 2", "state 1, the oracle"] and len(found) == 6
+    assert all(
+        found[f"state {i}, the oracle"] < found[f"state {i}, least squares"] < found[f"state {i}"] for i in (1, 2)
+    )
+    assert (
+        min(found["state 1"], found["state 2"])
+        < bench.relative(model, task, 32)
+        < max(found["state 1"], found["state 2"])
+    )
 
 
 def test_a_file_that_is_not_as_it_was_shipped_is_refused(tmp_path, monkeypatch):

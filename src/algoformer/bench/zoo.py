@@ -24,12 +24,13 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from algoformer import solvers
+from algoformer import On, solvers
 from algoformer.checks import known, refusals, whole
 from algoformer.estimators import InContextRegressor
 from algoformer.files import settle
 from algoformer.tasks import (
     Autoregression,
+    ChainOfThought,
     Conditioned,
     LinearRegression,
     OtherCovariance,
@@ -42,7 +43,7 @@ from algoformer.training.evaluation import evaluate
 from algoformer.training.folders import recipe_of
 from algoformer.zoo import HOME, NAMES, about, pretrained
 
-Numbers = LinearRegression | Representation | Autoregression  # the tasks of shipped models
+Numbers = LinearRegression | Representation | Autoregression | ChainOfThought  # the tasks of shipped models
 FOLDS = KFold(5, shuffle=True, random_state=0)
 SHOWN = 64  # prompts of the error that is recorded beside a model
 
@@ -69,30 +70,54 @@ def ship(folder: str | Path, name: str) -> Path:
 
 
 def relative(model: Any, task: Any, prompts: int) -> float:
-    """The error before noise at the last asked position over that of the zero predictor there."""
+    """The error before noise at the last asked position, or chain, over that of the zero predictor there."""
     found = evaluate(model, task, prompts=prompts, batch=64, clean=True)
-    return found.mean[-1][-1] / found.zeros[-1]
+    return _last(task, found.mean[-1]) / _last(task, found.zeros)
 
 
 def by_loop(model: Any, task: Any, prompts: int) -> dict[str, float]:
     """The same after a quarter of its loops, a half, three quarters, all, and more than in training; the oracle's."""
     loops = [model.steps * quarters // 4 for quarters in (1, 2, 3, 4, 6, 12)]
     found = evaluate(model, task, prompts=prompts, batch=64, steps=loops, clean=True)
-    errors = {str(t): line[-1] / found.zeros[-1] for t, line in zip(loops, found.mean, strict=True)}
+    zero = _last(task, found.zeros)
+    errors = {str(t): _last(task, line) / zero for t, line in zip(loops, found.mean, strict=True)}
     return errors | {"the oracle": relative(task.oracle, task, prompts)}
 
 
+def by_state(model: Any, task: ChainOfThought, prompts: int) -> dict[str, float]:
+    """The same at each state of the last chain; the oracle's; and that of least squares on the links."""
+    straight = On(solvers.LeastSquares(), solvers.Links(slope=task.slope))
+    answers = {"": model, ", the oracle": task.oracle, ", least squares": straight}
+    made: dict[str, float] = {}
+    for name, algorithm in answers.items():
+        found = evaluate(algorithm, task, prompts=prompts, batch=64, clean=True)
+        pairs = zip(found.mean[-1][-task.layers :], found.zeros[-task.layers :], strict=True)
+        made |= {f"state {i}{name}": error / zero for i, (error, zero) in enumerate(pairs, 1)}
+    return made
+
+
+def _last(task: Any, by_position: list[float]) -> float:
+    states = task.layers if isinstance(task, ChainOfThought) and task.dense else 1
+    return sum(by_position[-states:]) / states
+
+
 def outside(model: Any, task: Numbers, prompts: int) -> dict[str, float]:
-    """Errors beside the training distribution, and the oracle's: other lengths, inputs, series, another phi."""
-    cases: dict[str, Any] = {f"{n} examples": replace(task, n=n) for n in (10, 20, 30, 60, 100)}
-    if isinstance(task, Autoregression):
+    """Errors beside the training distribution, and the oracle's: other lengths, inputs, series, networks."""
+    counts: tuple[int, ...] = (10, 20, 30, 60, 100)
+    if isinstance(task, ChainOfThought):
+        counts = tuple(n for n in (1, 5, 10, 15) if n < task.n)  # it has no positions for more than it was trained with
+    cases: dict[str, Any] = {f"{n} examples": replace(task, n=n) for n in counts}
+    if isinstance(task, ChainOfThought):
+        cases |= {f"slope {s:g}": replace(task, slope=s) for s in (0.1, 0.3)}
+        cases["chains of half as many states"] = replace(task, layers=task.layers // 2)
+    elif isinstance(task, Autoregression):
         cases |= {f"noise {s:g}": replace(task, noise=s) for s in (0.5, 2.0)}
         cases |= {f"A times {s:g}": replace(task, scale=s * task.scale) for s in (0.5, 1.5)}
     else:
         cases |= {f"{d} features": replace(task, active=d) for d in (5, 10)}
         cases |= {f"inputs times {s:g}": ScaledInputs(task, scale=s) for s in (0.5, 2.0)}
         cases["condition number 10"] = OtherCovariance(task, covariance=Conditioned(kappa=10.0))
-    if not isinstance(task, LinearRegression):
+    if isinstance(task, Representation | Autoregression):
         cases["another phi"] = replace(task, seed=task.seed + 1)
     found = {name: relative(model, case, prompts) for name, case in cases.items()}
     return found | {f"{name}, the oracle": relative(case.oracle, case, prompts) for name, case in cases.items()}
@@ -127,8 +152,11 @@ def speed(model: Any, task: Numbers) -> dict[str, float]:
     Float32 and all loops, or bfloat16 and three quarters of them; beside it the error of the 64 prompts.
     """
     found = {"threads": float(torch.get_num_threads())}
-    if isinstance(task, Autoregression):
-        drawn: dict[str, tuple[int, Numbers]] = {"64 prompts": (64, replace(task, every=False))}
+    drawn: dict[str, tuple[int, Numbers]]
+    if isinstance(task, ChainOfThought):
+        drawn = {"64 prompts": (64, replace(task, dense=False, known=task.layers))}
+    elif isinstance(task, Autoregression):
+        drawn = {"64 prompts": (64, replace(task, every=False))}
     else:
         single = replace(task, dense=False, queries=1)
         drawn = {"64 prompts": (64, single), "64 queries of one": (1, replace(single, queries=64))}
@@ -171,6 +199,8 @@ def main() -> None:
     }
     if isinstance(task, LinearRegression):
         facts["diabetes"] = diabetes(model)
+    elif isinstance(task, ChainOfThought):
+        facts["states"] = by_state(model, task, a.prompts)
     else:
         facts["phi"] = of_phi(model, task)
     print(json.dumps({name: {k: float(f"{v:.4g}") for k, v in part.items()} for name, part in facts.items()}, indent=1))
