@@ -219,6 +219,12 @@ def test_every_end_is_told(tmp_path):
     assert [e.outcome for e in found] == ["failed", "stopped", "stuck", "untested"] and found[2].steps == 7
 
 
+def test_runs_at_once_say_so(tmp_path):
+    assert reproduce([QUICK], preset="smoke", seeds=2, jobs=2, out=tmp_path).ok
+    assert reproduce([QUICK], preset="smoke", seeds=3, out=tmp_path).ok
+    assert sorted((e.seed, e.at_once) for e in entries(tmp_path / "runs.jsonl")) == [(0, 2), (1, 2), (2, 1)]
+
+
 def test_a_killed_run_has_begun_and_told_no_end(tmp_path):
     code = (
         "import sys, os, signal; from pathlib import Path; import test_minutes;\n"
@@ -397,17 +403,20 @@ def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "GPU", dataclasses.replace(experiment.SMOKE, steps=4))
     monkeypatch.setattr("algoformer.report.docs.plan", lambda results: [])
     assert reproduce(["ours_linear"], preset="gpu", seeds=3, out=tmp_path / "results").ok
+    shared = ledger(tmp_path / "results", experiment="ours_linear", preset="gpu", at_once=2)
+    with shared.entry("looped: beside another", key="k", steps=4, of=4):
+        pass
     page = write(tmp_path / "results", tmp_path / "docs" / "results.md").read_text()
     assert page == markdown(tmp_path / "results")
     assert "### AlgoFormer project, linear regression: 4 steps, 3 seeds" in page
     assert "(figures/ours_linear.svg)" in page and (tmp_path / "docs" / "figures" / "ours_linear.svg").exists()
     assert "Nothing yet" not in page
     runs = [json.loads(line) for line in (tmp_path / "results" / "runs.jsonl").read_text().splitlines()]
-    assert page.count("| finished |") == 3 and page.count("| stuck |") == 9  # of four steps nobody comes far
-    assert len(runs) == 2 * 12
+    assert page.count("| finished |") == 4 and page.count("| stuck |") == 9  # of four steps nobody comes far
+    assert len(runs) == 2 * 13 and page.count(", one of 2 at once |") == 1
     errors = [r.result.errors["looped"][0][-1] / r.result.zero[0][-1] for r in Store(tmp_path / "results").records()[0]]
     assert f"| looped | {', '.join(f'{e:.3g}' for e in errors)} |" in page and "stuck, stuck, stuck" in page
-    told = [e for e in entries(tmp_path / "results" / "runs.jsonl") if e.purpose.startswith("looped: ")]
+    told = [e for e in entries(tmp_path / "results" / "runs.jsonl") if e.purpose.startswith("looped: ")][:3]
     ms = 60e3 * sum(e.minutes for e in told) / (3 * 4)
     speed = f"| `ours_linear` | looped | {told[0].device} | {ms:.2f} |  | never | never | never |"
     assert len(told) == 3 and speed in page

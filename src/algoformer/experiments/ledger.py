@@ -25,6 +25,7 @@ class Entry:
 
     `steps` of `of` were done when it ended, the first `begun` of them in earlier runs. `outcome` is finished, stopped
     (it can go on), stuck, diverged, untested (it needs what is not there) or failed, and killed where no end was told.
+    Of `at_once` runs that share its device, its minutes are longer than alone.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Entry:
     of: int = 0
     minutes: float = 0.0
     outcome: str = "killed"
+    at_once: int = 1
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Ledger:
     config: str
     preset: str
     device: str
+    at_once: int = 1
 
     @contextmanager
     def entry(self, purpose: str, **about: Any) -> Iterator[Entry]:

@@ -69,7 +69,8 @@ def _child(run: Run, device: str, clock: Clock, jobs: int, pipe: Any) -> None:
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
-    pipe.send(attempt(run, device, clock))
+    count = torch.cuda.device_count() if device.startswith("cuda") else 1
+    pipe.send(attempt(run, device, clock, -(-jobs // count)))
 
 
 def _last(pipe: Any) -> Outcome | None:

@@ -79,14 +79,14 @@ class Pool(Protocol):
         """Wait until a run has ended; all that have. One that died has failed."""
 
 
-def attempt(run: Run, device: str, clock: Clock = NO_CLOCK) -> Outcome:
-    """Carry out a run, and tell how it ended."""
+def attempt(run: Run, device: str, clock: Clock = NO_CLOCK, at_once: int = 1) -> Outcome:
+    """Carry out a run, one of so many on its device, and tell how it ended."""
     from algoformer.training import OutOfTime
 
     if clock.over:
         return run.ended("waiting", "there was no time left")
     try:
-        carry_out(run, device, clock)
+        carry_out(run, device, clock, at_once)
     except Missing as missing:
         return run.ended("untested", str(missing))
     except OutOfTime as stop:
@@ -97,13 +97,13 @@ def attempt(run: Run, device: str, clock: Clock = NO_CLOCK) -> Outcome:
     return run.ended("made")
 
 
-def carry_out(run: Run, device: str, clock: Clock = NO_CLOCK) -> None:
+def carry_out(run: Run, device: str, clock: Clock = NO_CLOCK, at_once: int = 1) -> None:
     """Keep the result of a run. What it leaves on the way stays until it is finished, so that it can go on."""
     from algoformer.provenance import provenance
     from algoformer.training import OutOfTime
 
     folder, origin = run.out / "unfinished" / run.file.stem, provenance(device)
-    ledger = Ledger(run.out / FILE, run.name, run.seed, run.file.stem, run.preset, str(origin["device"]))
+    ledger = Ledger(run.out / FILE, run.name, run.seed, run.file.stem, run.preset, str(origin["device"]), at_once)
     site = Site(
         seed=run.seed, device=device, models=run.out / "models", answers=run.out / "answers", folder=folder,
         clock=clock, ledger=ledger,

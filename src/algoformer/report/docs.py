@@ -145,6 +145,7 @@ def _speed(found: Sequence[Shown], runs: Sequence[Entry]) -> Iterable[str]:
 def _speeds(s: Shown, runs: Sequence[Entry]) -> Iterable[tuple[str, ...]]:
     results = [r.result for r in s.runs]
     told = [e for e in runs if e.experiment == s.name and e.preset == s.scale and e.key and e.steps > e.begun]
+    told = [e for e in told if e.at_once == 1]
     for name, flops in results[0].flops.items():
         mine = [e for e in told if e.purpose.startswith(f"{name}: ")]
         if not mine:
@@ -168,13 +169,14 @@ def _ledger(runs: Sequence[Entry]) -> Iterable[str]:
     whole = sum(e.minutes for e in runs if not e.key)
     yield (
         f"From `results/runs.jsonl`: {len(runs)} entries, {whole:.0f} minutes of experiments, whose trainings stand "
-        "under them. A run that was killed has begun and told no end.\n"
+        "under them. A run that was killed has begun and told no end. Minutes are those on the clock, also where "
+        "several runs shared a device.\n"
     )
     yield table(
         ("begun", "experiment", "preset", "seed", "purpose", "config", "steps", "minutes", "device", "outcome"),
         (
             (e.at[:16].replace("T", " "), f"`{e.experiment}`", e.preset, str(e.seed), e.purpose,
-             f"`{e.key or e.config}`", _steps(e), f"{e.minutes:.1f}", e.device, e.outcome)
+             f"`{e.key or e.config}`", _steps(e), _minutes(e), e.device, e.outcome)
             for e in runs
         ),
     )  # fmt: skip
@@ -209,6 +211,10 @@ def _figure(s: Shown) -> str:
 
 def _text(j: Judgement) -> str:
     return f"{'ours: ' if j.source == 'ours' else ''}{j.text}"
+
+
+def _minutes(e: Entry) -> str:
+    return f"{e.minutes:.1f}" + (f", one of {e.at_once} at once" if e.at_once > 1 else "")
 
 
 def _steps(e: Entry) -> str:
