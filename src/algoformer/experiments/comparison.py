@@ -230,6 +230,7 @@ def draw_all(results: Sequence[Race]) -> Figure:
     least = min(curve[i] for r in results for curves in r.errors.values() for curve in curves for i in known)
     left.set(xlabel="examples seen", ylabel="squared error before noise", yscale="log")
     left.set_ylim(max(least, LEAST) / 2, 2 * max(map(max, first.zero)))
+    left.xaxis.get_major_locator().set_params(integer=True)
     middle.set(xlabel="steps", ylabel="excess over the oracle / zero predictor's")
     counted(middle)
     right.set(xlabel="training FLOPs")

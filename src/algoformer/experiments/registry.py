@@ -46,6 +46,7 @@ EXPERIMENTS = (
     "algoformer2024_fig5",
     "algoformer2024_table1",
     "ours_built_and_trained",
+    "ours_chains",
     "ours_controls",
     "ours_exact_theory",
     "ours_headline",
