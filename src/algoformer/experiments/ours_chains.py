@@ -83,26 +83,26 @@ def run(config: Config, site: Site) -> Result:
 
 def claims(result: Result) -> list[Claim]:
     """Every model is nearer to Bayes than least squares while it has seen few chains, and farther at the end."""
-    made, other = [], result.distance(result.straight)
+    made = []
     for name, errors in result.models.items():
-        mine = result.distance(errors)
-        ratios = [a / b for a, b in zip(mine, other, strict=True)]
-        for text, measured, sense in (
-            (f"with at most {result.few} chains seen {name} is nearer to the Bayes predictor than least squares on the "
-             "links (largest ratio of squared distances below 1)", max(ratios[: result.few + 1]), "<"),
-            (f"with all chains seen {name} is farther (ratio above 1)",
-             ratios[-1], ">"),
-        ):  # fmt: skip
-            made.append(
-                Claim(
-                    text=text,
-                    source="ours",
-                    measured=measured,
-                    sense=sense,  # type: ignore[arg-type]
-                    bound=1.0,
-                    errors=(result.above[name],),
-                )
-            )
+        pairs = zip(result.distance(errors), result.distance(result.straight), strict=True)
+        ratios = [mine / other for mine, other in pairs]
+        learned: dict[str, Any] = {"source": "ours", "bound": 1.0, "errors": (result.above[name],)}
+        made += [
+            Claim(
+                text=f"with at most {result.few} chains seen {name} is nearer to the Bayes predictor than least "
+                "squares on the links (largest ratio of squared distances below 1)",
+                measured=max(ratios[: result.few + 1]),
+                sense="<",
+                **learned,
+            ),
+            Claim(
+                text=f"with all chains seen {name} is farther (ratio above 1)",
+                measured=ratios[-1],
+                sense=">",
+                **learned,
+            ),
+        ]
     return made
 
 
