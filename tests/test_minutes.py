@@ -27,6 +27,7 @@ from algoformer.experiments.experiment import preset
 from algoformer.experiments.headless import main as headless
 from algoformer.experiments.ledger import Ledger, append, entries
 from algoformer.experiments.luggage import pack, unpack
+from algoformer.experiments.processes import Processes
 from algoformer.experiments.tiers import MINUTES, ROWS, plan
 from algoformer.experiments.trained import EARLY, _Limit, made
 from algoformer.models import LinearSelfAttentionConfig, TransformerConfig
@@ -223,6 +224,12 @@ def test_runs_at_once_say_so(tmp_path):
     assert reproduce([QUICK], preset="smoke", seeds=2, jobs=2, out=tmp_path).ok
     assert reproduce([QUICK], preset="smoke", seeds=3, out=tmp_path).ok
     assert sorted((e.seed, e.at_once) for e in entries(tmp_path / "runs.jsonl")) == [(0, 2), (1, 2), (2, 1)]
+
+
+@pytest.mark.parametrize(("device", "gpus", "share"), [("cpu", 0, 3), ("cuda", 2, 2), ("cuda", 1, 3), ("cuda:1", 2, 3)])
+def test_runs_share_the_device_they_are_given(device, gpus, share, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert Processes(device, 3, Clock()).at_once == share
 
 
 def test_a_killed_run_has_begun_and_told_no_end(tmp_path):

@@ -26,7 +26,6 @@ from algoformer.experiments.protocol import (
     PowerLaw,
     at,
     fall,
-    final,
     measured,
     oracles,
     reached,
@@ -39,6 +38,7 @@ from algoformer.tasks import ChainOfThought, LinearRegression, Representation
 from algoformer.training import Recipe, TrainConfig, Watch, evaluate, train
 from algoformer.training.codec import model_of
 from algoformer.training.data import seeded
+from algoformer.training.evaluation import final
 
 COMPARED = [
     "algoformer2024_fig2a", "algoformer2024_fig2b", "algoformer2024_fig2c", "ours_linear", "ours_parts",
@@ -218,7 +218,9 @@ def test_the_zero_predictor_has_the_mean_squares_of_the_test_prompts(task):
     assert np.array_equal(oracles(task, Site(), 80), np.float32(again))
 
 
-@pytest.mark.parametrize("name", ["algoformer2024_fig2a", "algoformer2024_fig2b", "ours_headline"])
+@pytest.mark.parametrize(
+    "name", ["algoformer2024_fig2a", "algoformer2024_fig2b", "algoformer2024_fig2c", "ours_headline"]
+)
 def test_the_errors_of_oracles_that_are_kept_are_those_of_the_code(name, monkeypatch):
     task, root = load(name).GPU.subject, Path(__file__).parents[1] / "results"
     fresh = oracles(task, Site(), protocol.WATCHED, VALIDATION)

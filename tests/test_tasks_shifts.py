@@ -287,7 +287,7 @@ def test_the_oracle_of_every_state_is_that_of_each_partial_chain(dtype):
     for i in range(7):
         for layer in range(3):
             part = oracle.predict(type(s.prompt)(chains[:, :i], chains[:, i, : layer + 1]))
-            close = {torch.float32: 2e-3, torch.float64: 1e-8}[dtype]  # links that are almost dependent
+            close = {torch.float32: 5e-4, torch.float64: 1e-12}[dtype]  # some links are almost dependent
             torch.testing.assert_close(every[:, i, layer], part[:, 0], rtol=0, atol=close)
 
 

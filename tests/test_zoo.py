@@ -94,15 +94,10 @@ def test_the_states_of_a_chain_have_errors_of_their_own_whose_mean_is_told():
     task = ChainOfThought(d=10, n=6, layers=2, dense=True)
     model = model_of(replace(TINY, features=10, labels=10))
     found = bench.by_state(model, task, 32)
-    assert [*found][:3] == ["state 1", "state 2", "state 1, the oracle"] and len(found) == 6
-    assert all(
-        found[f"state {i}, the oracle"] < found[f"state {i}, least squares"] < found[f"state {i}"] for i in (1, 2)
-    )
-    assert (
-        min(found["state 1"], found["state 2"])
-        < bench.relative(model, task, 32)
-        < max(found["state 1"], found["state 2"])
-    )
+    assert [*found] == ["state 1", "state 2", "state 1, the oracle", "state 2, the oracle"]
+    assert all(found[f"state {i}, the oracle"] < found[f"state {i}"] for i in (1, 2))
+    low, high = sorted(found[f"state {i}"] for i in (1, 2))
+    assert low < bench.relative(model, task, 32) < high
 
 
 def test_a_file_that_is_not_as_it_was_shipped_is_refused(tmp_path, monkeypatch):

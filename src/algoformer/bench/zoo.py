@@ -24,7 +24,7 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from algoformer import On, solvers
+from algoformer import solvers
 from algoformer.checks import known, refusals, whole
 from algoformer.estimators import InContextRegressor
 from algoformer.files import settle
@@ -39,7 +39,7 @@ from algoformer.tasks import (
 )
 from algoformer.training import load, represented
 from algoformer.training.codec import decode, encode
-from algoformer.training.evaluation import evaluate
+from algoformer.training.evaluation import evaluate, final
 from algoformer.training.folders import recipe_of
 from algoformer.zoo import HOME, NAMES, about, pretrained
 
@@ -72,33 +72,26 @@ def ship(folder: str | Path, name: str) -> Path:
 def relative(model: Any, task: Any, prompts: int) -> float:
     """The error before noise at the last asked position, or chain, over that of the zero predictor there."""
     found = evaluate(model, task, prompts=prompts, batch=64, clean=True)
-    return _last(task, found.mean[-1]) / _last(task, found.zeros)
+    return final(task, found.mean[-1]) / final(task, found.zeros)
 
 
 def by_loop(model: Any, task: Any, prompts: int) -> dict[str, float]:
     """The same after a quarter of its loops, a half, three quarters, all, and more than in training; the oracle's."""
     loops = [model.steps * quarters // 4 for quarters in (1, 2, 3, 4, 6, 12)]
     found = evaluate(model, task, prompts=prompts, batch=64, steps=loops, clean=True)
-    zero = _last(task, found.zeros)
-    errors = {str(t): _last(task, line) / zero for t, line in zip(loops, found.mean, strict=True)}
+    zero = final(task, found.zeros)
+    errors = {str(t): final(task, line) / zero for t, line in zip(loops, found.mean, strict=True)}
     return errors | {"the oracle": relative(task.oracle, task, prompts)}
 
 
 def by_state(model: Any, task: ChainOfThought, prompts: int) -> dict[str, float]:
-    """The same at each state of the last chain; the oracle's; and that of least squares on the links."""
-    straight = On(solvers.LeastSquares(), solvers.Links(slope=task.slope))
-    answers = {"": model, ", the oracle": task.oracle, ", least squares": straight}
+    """The same at each state of the last chain; and the oracle's."""
     made: dict[str, float] = {}
-    for name, algorithm in answers.items():
+    for name, algorithm in {"": model, ", the oracle": task.oracle}.items():
         found = evaluate(algorithm, task, prompts=prompts, batch=64, clean=True)
         pairs = zip(found.mean[-1][-task.layers :], found.zeros[-task.layers :], strict=True)
         made |= {f"state {i}{name}": error / zero for i, (error, zero) in enumerate(pairs, 1)}
     return made
-
-
-def _last(task: Any, by_position: list[float]) -> float:
-    states = task.layers if isinstance(task, ChainOfThought) and task.dense else 1
-    return sum(by_position[-states:]) / states
 
 
 def outside(model: Any, task: Numbers, prompts: int) -> dict[str, float]:

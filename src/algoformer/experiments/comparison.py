@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from algoformer.experiments import estimate
-from algoformer.experiments.drawing import COLOURS, INK, axes, counted
+from algoformer.experiments.drawing import COLOURS, INK, axes, counted, whole_numbers
 from algoformer.experiments.experiment import Claim, Site, excess, stated
-from algoformer.experiments.protocol import FLAT, LEAST, VALIDATION, WATCHED, at, fall, final, links, oracles, zeros
+from algoformer.experiments.protocol import FLAT, LEAST, VALIDATION, WATCHED, at, fall, oracles, zeros
 from algoformer.experiments.softmax import Softmax
 from algoformer.task import Task
 from algoformer.training import Recipe
+from algoformer.training.evaluation import final, links
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -230,7 +231,7 @@ def draw_all(results: Sequence[Race]) -> Figure:
     least = min(curve[i] for r in results for curves in r.errors.values() for curve in curves for i in known)
     left.set(xlabel="examples seen", ylabel="squared error before noise", yscale="log")
     left.set_ylim(max(least, LEAST) / 2, 2 * max(map(max, first.zero)))
-    left.xaxis.get_major_locator().set_params(integer=True)
+    whole_numbers(left)
     middle.set(xlabel="steps", ylabel="excess over the oracle / zero predictor's")
     counted(middle)
     right.set(xlabel="training FLOPs")

@@ -37,6 +37,11 @@ def counted(ax: Any) -> None:
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 
+def whole_numbers(ax: Any) -> None:
+    """No tick of the x-axis between whole numbers."""
+    ax.xaxis.get_major_locator().set_params(integer=True)
+
+
 def legend(fig: Figure, ax: Any) -> None:
     """The key of one panel, beside the figure."""
     fig.legend(*ax.get_legend_handles_labels(), loc="outside right center", frameon=False, labelcolor=INK, fontsize=9)

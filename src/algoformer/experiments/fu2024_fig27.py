@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from algoformer.experiments import fu2024_fig2
-from algoformer.experiments.drawing import COLOURS, axes, legend
+from algoformer.experiments.drawing import COLOURS, axes, legend, whole_numbers
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.layers import layer_answers, layer_weights
 from algoformer.experiments.softmax import LONG, TINY, stored
@@ -105,7 +105,7 @@ def plot(result: Result) -> Figure:
     for layer, colour in zip(shown, COLOURS, strict=False):
         ax.plot(result.examples, result.outside[layer - 1], color=colour, label=f"layer {layer}")
     ax.plot(result.examples, result.chance, color="#888888", linestyle=":", label="random direction")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    whole_numbers(ax)
     ax.set(xlabel="examples", ylabel="share of |w|² outside of their span", ylim=(-0.02, 1.02))
     legend(fig, ax)
     return fig

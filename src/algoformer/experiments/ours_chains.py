@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from algoformer.algorithm import On
 from algoformer.experiments import algoformer2024_fig2c as chains
 from algoformer.experiments.comparison import above, by_seed, race
-from algoformer.experiments.drawing import COLOURS, INK, axes
+from algoformer.experiments.drawing import COLOURS, INK, axes, whole_numbers
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.protocol import tested
-from algoformer.experiments.softmax import COMPARED, TINY, stored
+from algoformer.experiments.softmax import stored
 from algoformer.solvers import LeastSquares, Links
 from algoformer.training import Recipe
 
@@ -38,9 +38,9 @@ class Config(chains.Config):
         yield from ()  # those of Figure 2c
 
 
-PAPER = Config()
-GPU = CPU = stored(Config(**COMPARED | {"steps": 30_000}, chains=19))
-SMOKE = Config(**TINY | {"rates": (1e-4, 1e-3)}, loops=2, window=1, layers=2, chains=4, few=2)
+PAPER = Config(**vars(chains.PAPER))
+GPU = CPU = stored(Config(**vars(chains.GPU)))
+SMOKE = Config(**vars(chains.SMOKE), few=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ def plot_all(results: Sequence[Result]) -> Figure:
     left.set(xlabel="chains seen", ylabel="error / zero predictor's", yscale="log")
     right.set(xlabel="chains seen", ylabel="squared distance to Bayes / zero predictor's", yscale="log")
     for ax in (left, right):
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(ax)
         ax.legend(labelcolor=INK, fontsize=8)
     return fig
 

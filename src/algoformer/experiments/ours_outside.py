@@ -16,11 +16,12 @@ from algoformer.experiments import ours_headline as headline
 from algoformer.experiments.answers import kept
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed
-from algoformer.experiments.protocol import final, oracles, tested, zeros
+from algoformer.experiments.protocol import oracles, tested, zeros
 from algoformer.experiments.softmax import stored
 from algoformer.experiments.trained import trained
 from algoformer.tasks import HalfAndHalf, LinearRegression, ScaledInputs
 from algoformer.training import Recipe
+from algoformer.training.evaluation import final
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from algoformer.experiments.drawing import COLOURS, axes
 from algoformer.experiments.experiment import ABLE, Claim, Site, assumed, excess, stated
-from algoformer.experiments.protocol import final, oracles, zeros
+from algoformer.experiments.protocol import oracles, zeros
 from algoformer.experiments.softmax import TINY, Softmax, stored
 from algoformer.training import Recipe
+from algoformer.training.evaluation import final
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,6 +19,7 @@ class Processes:
         self.jobs, self.clock = jobs, clock
         self.context = multiprocessing.get_context("spawn")
         self.devices = _devices(device, jobs)
+        self.at_once = -(-jobs // len(set(self.devices)))  # on one device
         self.going: dict[Any, tuple[Run, Any, Any, str]] = {}
 
     def __enter__(self) -> Self:
@@ -38,7 +39,9 @@ class Processes:
         device = self.devices.popleft()
         ours, theirs = self.context.Pipe(duplex=False)
         process = self.context.Process(
-            target=_child, args=(run, device, self.clock, self.jobs, theirs), name=f"{run.name}-{run.seed}"
+            target=_child,
+            args=(run, device, self.clock, self.jobs, self.at_once, theirs),
+            name=f"{run.name}-{run.seed}",
         )
         process.start()
         theirs.close()
@@ -65,12 +68,11 @@ def _devices(device: str, jobs: int) -> deque[str]:
     return deque(f"cuda:{i % count}" for i in range(jobs))
 
 
-def _child(run: Run, device: str, clock: Clock, jobs: int, pipe: Any) -> None:
+def _child(run: Run, device: str, clock: Clock, jobs: int, at_once: int, pipe: Any) -> None:
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
-    count = torch.cuda.device_count() if device.startswith("cuda") else 1
-    pipe.send(attempt(run, device, clock, -(-jobs // count)))
+    pipe.send(attempt(run, device, clock, at_once))
 
 
 def _last(pipe: Any) -> Outcome | None:

@@ -23,8 +23,8 @@ from algoformer.experiments.experiment import Site
 from algoformer.experiments.trained import Made, made
 from algoformer.models import Model
 from algoformer.task import Task
-from algoformer.tasks import ChainOfThought
 from algoformer.training import Recipe, Watch, evaluate
+from algoformer.training.evaluation import final
 
 RATES = (1e-4, 3e-4, 1e-3)
 PILOT = 10_000  # steps
@@ -104,16 +104,6 @@ def watch(task: Task[Any], steps: int, site: Site) -> Watch:
         return {"last": final(task, found[-1]), "mean": sum(found[-1]) / len(found[-1])}
 
     return Watch(every=max(steps // LOOKS, min(APART, steps // 10), 1), look=look)
-
-
-def links(task: Task[Any]) -> int:
-    """How many answers belong to one place in a prompt: the states of a chain of thought, or one."""
-    return task.layers if isinstance(task, ChainOfThought) else 1
-
-
-def final(task: Task[Any], asked: Sequence[float]) -> float:
-    """The error at the last place, with all examples seen: of a chain of thought, the mean over its states."""
-    return sum(asked[-links(task) :]) / links(task)
 
 
 def tested(

@@ -144,8 +144,8 @@ def _speed(found: Sequence[Shown], runs: Sequence[Entry]) -> Iterable[str]:
 
 def _speeds(s: Shown, runs: Sequence[Entry]) -> Iterable[tuple[str, ...]]:
     results = [r.result for r in s.runs]
-    told = [e for e in runs if e.experiment == s.name and e.preset == s.scale and e.key and e.steps > e.begun]
-    told = [e for e in told if e.at_once == 1]
+    ours = (e for e in runs if e.experiment == s.name and e.preset == s.scale)
+    told = [e for e in ours if e.key and e.steps > e.begun and e.at_once == 1]
     for name, flops in results[0].flops.items():
         mine = [e for e in told if e.purpose.startswith(f"{name}: ")]
         if not mine:

@@ -12,6 +12,7 @@ from algoformer.algorithm import Algorithm
 from algoformer.checks import whole
 from algoformer.prompt import Dense
 from algoformer.task import Task
+from algoformer.tasks.chain_of_thought import ChainOfThought
 from algoformer.tasks.translation import Parallel
 from algoformer.training.data import seeded
 
@@ -92,3 +93,13 @@ def evaluate(
         zero=float(z.mean()),
         zeros=z.mean(0).tolist(),
     )
+
+
+def links(task: Task[Any]) -> int:
+    """How many answers belong to one place in a prompt: the states of a chain of thought, or one."""
+    return task.layers if isinstance(task, ChainOfThought) and task.dense else 1
+
+
+def final(task: Task[Any], asked: Sequence[float]) -> float:
+    """The error at the last place, with all examples seen: of a chain of thought, the mean over its states."""
+    return sum(asked[-links(task) :]) / links(task)
