@@ -360,6 +360,14 @@ def test_an_old_package_takes_nothing_back_of_what_went_on(tmp_path):
     assert stored(home) == {name: text.encode() for name, text in kept.items()} | {line("s", 100): b"100"}
 
 
+def test_of_a_training_whose_model_came_no_state_stays(tmp_path):
+    home, line = tmp_path / "home", "unfinished/r/{}/checkpoints/step-00000100/state.json".format
+    results(home, {line("k"): "100", line("on"): "100"}, 500)
+    pack(results(tmp_path / "away", {"models/k/config.json": "{}"}, 1000), tmp_path / "parts")
+    unpack(tmp_path / "parts", home)
+    assert stored(home) == {"models/k/config.json": b"{}", line("on"): b"100"}
+
+
 def test_parts_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
     out = results(tmp_path / "out", {"answers/a.safetensors": "a"}, 1000)
     monkeypatch.setattr("algoformer.files.os.fsync", lambda handle: 1 / 0)

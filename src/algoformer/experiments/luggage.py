@@ -60,8 +60,8 @@ def pack(out: str | Path, folder: str | Path, *, since: float = 0.0, most: int =
 def unpack(folder: str | Path, out: str | Path) -> list[str]:
     """Put every package of a folder into a folder of results, the oldest first; the paths of what they brought.
 
-    Lines of the ledger are added to those there, and of an unfinished training the further state stays. A package that
-    is not whole is an error, after all others are put.
+    Lines of the ledger are added to those there, and of an unfinished training the further state stays, none once its
+    model is there. A package that is not whole is an error, after all others are put.
     """
     found: dict[str, list[re.Match[str]]] = {}
     for match in filter(None, (NAME.fullmatch(p.name) for p in sorted(Path(folder).iterdir()))):
@@ -117,6 +117,9 @@ def _put(whole: bytes, root: Path) -> list[str]:
     for done in root.glob("*_*/*.json"):
         if done.parent.name in EXPERIMENTS:
             shutil.rmtree(root / "unfinished" / done.stem, ignore_errors=True)
+    for place in root.glob("unfinished/*/*"):
+        if (root / "models" / place.name).exists():
+            shutil.rmtree(place)
     return [m.name for m in members]
 
 

@@ -6,6 +6,7 @@ REASONS: dict[str, str] = {
     "ahn2023_fig1": "the exact optimum of three layers with B = 0 is itself 2.7 % of E y²: nothing trains below it",
     "algoformer2024_fig2a": "not known; curves still fall, and in pilots at the paper's 1e-4 the standard leads too",
     "algoformer2024_fig2b": "likely pre: R² for phi is 0.27 after it, and 0.49 from its inputs (`ours_represented`)",
+    "algoformer2024_fig2c": "one of three standard runs never learned the first link (error 0.58; the others 0.17)",
     "gatmiry2024_fig1": "the exact optimum is a I with a well below 1 at small n: the shape is right, not the scale",
     "gatmiry2024_fig2": "the exact optima of loops and layers are as far apart as the trained models",
     "gatmiry2024_fig3": "rare prompts carry the mean, and more loops make them explode; the median improves",
