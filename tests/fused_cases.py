@@ -3,6 +3,7 @@
 Every uninitialised buffer is filled with NaN, so that one that is read before it is written shows.
 """
 
+import copy
 import itertools
 import sys
 
@@ -12,12 +13,15 @@ from algoformer.models import (
     LSTM,
     AlgoFormer,
     AlgoFormerConfig,
+    LinearSelfAttention,
+    LinearSelfAttentionConfig,
     Looped,
     LoopedConfig,
     LSTMConfig,
     Transformer,
     TransformerConfig,
     fused,
+    fused_linear,
     kernels,
 )
 from algoformer.models.blocks import BlockConfig, Body, initialise
@@ -231,6 +235,36 @@ def check_lstm():
         out = way(model, e.requires_grad_(), stacked).sum()
         out.backward(retain_graph=True)
         refuses_a_second_way_back(out)
+
+
+def check_linear():
+    """Layers of linear attention: sizes, norm, clipping and keys; programs that have one share of rows, and many."""
+    cases = (
+        ({"layers": 2, "heads": 2, "width": 16, "scratch": 2, "hidden": False, "mean": False, "clip": 1.0}, 3, 2),
+        ({"layers": 1, "heads": 4, "width": 24, "norm": True}, 20, 5),
+        ({"layers": 3, "heads": 1, "width": 20, "scratch": 1, "norm": True, "clip": 0.5}, 60, 3),
+        ({"layers": 2, "heads": 4, "width": 64, "scratch": 3, "clip": 2.0}, 50, 7),
+    )
+    for sizes, n, batch in cases:
+        config = LinearSelfAttentionConfig(features=3, init=0.2, **sizes)
+        model = LinearSelfAttention(config, torch.Generator().manual_seed(0)).to(DEVICE)
+        task = LinearRegression(d=3, n=n, queries=2)
+        p = task.sample(batch, torch.Generator().manual_seed(1)).prompt.to(device=DEVICE)
+        exact = found_of(copy.deepcopy(model).double(), p.to(dtype=torch.float64), None)
+        plainly = max(apart(found_of(model, p, None), exact).values())
+        for most in (2, 264):
+            fused_linear.PROGRAMS = most
+            ours = apart(found_of(model, p, fused_linear.layer), exact)
+            assert max(ours.values()) < 5 * max(plainly, 1e-6), (sizes, n, most, plainly, ours)
+
+
+def found_of(model, p, run):
+    """Answers and gradients of a model by this way through its layers."""
+    model.fused = run
+    model.zero_grad()
+    out = model(p)
+    (out * torch.arange(1, out.numel() + 1, device=DEVICE).view_as(out)).sum().backward()
+    return {"out": out.detach(), **{name: v.grad for name, v in model.named_parameters()}}
 
 
 def check_text():

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from algoformer.models import AlgoFormer, AlgoFormerConfig, LinearTransformerConfig, LSTMConfig
+from algoformer.models import (
+    AlgoFormer,
+    AlgoFormerConfig,
+    LinearSelfAttentionConfig,
+    LinearTransformerConfig,
+    LSTMConfig,
+)
 from algoformer.tasks import LinearRegression, NumberWords
 from algoformer.training import Ramp, TrainConfig, train
 from algoformer.training.codec import model_of
@@ -72,7 +78,16 @@ def test_a_curriculum_over_loops_dimensions_and_points_runs_on_graphs(mark):
     assert losses[True] == pytest.approx(losses[False], rel=1e-3)
 
 
-@pytest.mark.parametrize("shape", [LinearTransformerConfig(features=5, layers=2), LSTMConfig(features=5, layers=3)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        LinearTransformerConfig(features=5, layers=2),
+        LinearSelfAttentionConfig(features=5, layers=3, heads=4, width=64, scratch=3, hidden=False, clip=10.0),
+        LinearSelfAttentionConfig(features=5, layers=2, heads=2, width=32, norm=True),
+        LSTMConfig(features=5, layers=3),
+    ],
+    ids=lambda shape: type(shape).__name__,
+)
 @pytest.mark.parametrize("mark", [pytest.param(None, marks=gpu)])
 def test_models_without_regions_are_captured_too(mark, shape):
     losses = {fast: [] for fast in (True, False)}
@@ -83,7 +98,7 @@ def test_models_without_regions_are_captured_too(mark, shape):
     assert losses[True] == pytest.approx(losses[False], rel=1e-4)
 
 
-@pytest.mark.parametrize("what", ["blocks", "models", "text", "dropout", "attention", "lstm", "adam"])
+@pytest.mark.parametrize("what", ["blocks", "models", "text", "dropout", "attention", "linear", "lstm", "adam"])
 def test_the_fused_pass_is_the_plain_one(what):
     """On a GPU as it is, elsewhere in Triton's interpreter; outside this process, whose shape checks it cannot bear."""
     if importlib.util.find_spec("triton") is None:

@@ -30,10 +30,10 @@ from torch import Tensor, nn
 
 from algoformer.bench import gpu
 from algoformer.bench.timing import Table
-from algoformer.models import AlgoFormer, AlgoFormerConfig, LoopedConfig, TransformerConfig
+from algoformer.models import AlgoFormer, AlgoFormerConfig, LinearSelfAttentionConfig, LoopedConfig, TransformerConfig
 from algoformer.models.blocks import Block, Stack
 from algoformer.provenance import provenance
-from algoformer.tasks import LinearRegression
+from algoformer.tasks import Conditioned, LinearRegression
 from algoformer.training import Ramp, TrainConfig, train
 from algoformer.training.codec import model_of
 from algoformer.training.cost import cost
@@ -43,6 +43,11 @@ from algoformer.training.step import Step, compiled, settings
 
 TASK = gpu.TASK
 CONFIG = TrainConfig(window=15)
+# as Giannou et al. 2024 train it
+LINEAR = LinearSelfAttentionConfig(
+    features=10, layers=6, heads=4, width=64, scratch=10, hidden=False, mean=False, clip=10.0, init=0.02
+)
+LINEAR_TASK = LinearRegression(d=10, n=50, covariance=Conditioned(kappa=10.0, shared=True))
 Save = Callable[[dict[str, Any]], None]
 
 
@@ -328,6 +333,8 @@ OTHERS = {
     "looped": "looped transformer",
     "ours_tf32": "default AlgoFormer in TF32",
     "ours_compiled": "default AlgoFormer, compiled, without kernels",
+    "linear": "6 layers of linear attention, 2,000 prompts, float32",
+    "linear_plain": "the same without kernels",
 }
 
 
@@ -403,6 +410,10 @@ def measure(
     eager = replace(config, fast=False)
     default = AlgoFormerConfig()
 
+    def linear(kernels: bool) -> Any:
+        wide = TrainConfig(batch=2000, precision="fp32", kernels=kernels)
+        return ours(LINEAR, wide, where, repeats, steps, task=LINEAR_TASK)
+
     def few(n: int) -> int:
         return max(n // 4, 1)
 
@@ -418,6 +429,8 @@ def measure(
             ("standard", lambda: ours(TransformerConfig(), replace(config, window=None), where, repeats, steps)),
             ("looped", lambda: ours(LoopedConfig(), config, where, repeats, steps)),
             ("ours_tf32", lambda: ours(default, replace(config, precision="tf32"), where, repeats, steps)),
+            ("linear", lambda: linear(True)),
+            ("linear_plain", lambda: linear(False)),
             ("profile", lambda: ours(default, config, where, 1, 20, profile=True)),
             ("attention", lambda: attention(where)),
             ("first_step", lambda: first_step(where)),

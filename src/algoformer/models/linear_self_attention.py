@@ -1,8 +1,9 @@
 """Linear self-attention networks with several heads (Giannou et al. 2024)."""
 
+import contextlib
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,8 @@ from algoformer.checks import real, whole
 from algoformer.models.linear_transformer import Tokens, joined
 from algoformer.models.model import Layered, Model
 from algoformer.prompt import Prompt
+
+WIDEST, LONGEST = 64, 64  # the stream and the tokens that a program of the kernels holds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +67,13 @@ class Heads(nn.Module):
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()
         self.qkv, self.out = nn.Linear(size, 3 * size), nn.Linear(size, size)
-        head = torch.arange(heads).repeat_interleave(size // heads)
+        self.width = size // heads
+        head = torch.arange(heads).repeat_interleave(self.width)
         self.register_buffer("same", (head == head[:, None]).float(), persistent=False)
-        self.scale = (size // heads) ** -0.5
 
     def forward(self, h: Tensor, keys: Tensor, rate: Tensor) -> Tensor:
         q, k, v = self.qkv(h).chunk(3, dim=-1)
-        product = (k * keys).mT @ v * (self.same * (rate * self.scale)[:, None, None])  # of one head; no copies
+        product = (k * keys).mT @ v * (self.same * (rate * self.width**-0.5)[:, None, None])  # of one head; no copies
         out: Tensor = self.out(q @ product)
         return out
 
@@ -95,6 +98,7 @@ class LinearSelfAttention(Layered, Model):  # type: ignore[misc, override]
 
     config: LinearSelfAttentionConfig
     kinds: ClassVar[tuple[type, ...]] = (Prompt,)
+    fused: Any = None
 
     def __init__(self, config: LinearSelfAttentionConfig, generator: torch.Generator | None = None) -> None:
         super().__init__(config)
@@ -131,9 +135,24 @@ class LinearSelfAttention(Layered, Model):  # type: ignore[misc, override]
             h = self.embed(F.pad(h, (self.config.scratch, 0)))
         return Tokens(h, keys, rate)
 
+    def fuse(self, on: bool) -> bool:
+        """Heads of a `width` in float32 on a GPU, with Triton."""
+        width, weight, self.fused = self.config.width, next(self.parameters()), None
+        if on and width is not None and width <= WIDEST and weight.is_cuda and weight.dtype == torch.float32:
+            with contextlib.suppress(ImportError):
+                from algoformer.models.fused_linear import layer
+
+                self.fused = layer
+        return self.fused is not None
+
+    def fusible(self, p: Prompt) -> bool:
+        return p.x.shape[1] + p.queries.shape[1] <= LONGEST
+
     def step(self, p: Prompt, s: Tokens, t: int) -> Tokens:
-        inner = s.h if self.norms is None else self.norms[t](s.h)
-        h = s.h + self.layers[t](inner, s.keys, s.rate)
+        inner = None if self.norms is None else self.norms[t](s.h)
+        if self.fused is not None:
+            return s._replace(h=self.fused(s.h, inner, self.layers[t], s.keys, s.rate, self.config.clip))
+        h = s.h + self.layers[t](s.h if inner is None else inner, s.keys, s.rate)
         return s._replace(h=h if self.config.clip is None else h.clamp(-self.config.clip, self.config.clip))
 
     def read(self, p: Prompt, s: Tokens) -> Tensor:

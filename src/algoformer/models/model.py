@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from algoformer.algorithm import Algorithm
 from algoformer.checks import number
 from algoformer.models.blocks import BlockConfig, Stack
-from algoformer.models.tokens import Layout, interleaved, paired, written
+from algoformer.models.tokens import Layout, interleaved, masked, paired, written
 from algoformer.prompt import Chains, Dense, Prompt, Series, Text
 
 M = TypeVar("M", bound="Model")
@@ -75,6 +75,10 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
     def fuse(self, on: bool) -> bool:
         """Let hand-written kernels step in where they can, or no longer; says whether they do."""
         return False
+
+    def fusible(self, p: Any) -> bool:
+        """Is there a way through kernels for prompts like this one? Not where a mask is written out."""
+        return not masked(p)
 
     def graphable(self, kernels: bool) -> bool:
         """May a training step, with or without kernels, be captured as a CUDA graph?"""

@@ -21,7 +21,6 @@ from torch import Tensor
 from algoformer.files import folder_at, replace_file
 from algoformer.models import LinearTransformer, Model
 from algoformer.models.model import load_weights
-from algoformer.models.tokens import masked
 from algoformer.prompt import Text
 from algoformer.task import Task
 from algoformer.tasks import LinearRegression, Parallel
@@ -212,7 +211,7 @@ class _Run:
         with torch.no_grad():
             q = self.model.prepare(sample.prompt)
             answer = self.model.read(q, self.model.init(q)).reshape(sample.prompt.asked)
-        self.kernels = self.config.kernels and not masked(sample.prompt)
+        self.kernels = self.config.kernels and self.model.fusible(sample.prompt)
         if isinstance(sample.prompt, Text):
             self._fits_text(task)
         elif self.config.smoothing:
