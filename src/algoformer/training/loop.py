@@ -211,7 +211,7 @@ class _Run:
         with torch.no_grad():
             q = self.model.prepare(sample.prompt)
             answer = self.model.read(q, self.model.init(q)).reshape(sample.prompt.asked)
-        self.kernels = self.config.kernels and self.model.fusible(sample.prompt)
+        self.kernels = self.config.kernels and self.model.fusible(q)
         if isinstance(sample.prompt, Text):
             self._fits_text(task)
         elif self.config.smoothing:
