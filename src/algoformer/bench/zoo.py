@@ -110,6 +110,7 @@ def outside(model: Any, task: Numbers, prompts: int) -> dict[str, float]:
         cases |= {f"{d} features": replace(task, active=d) for d in (5, 10)}
         cases |= {f"inputs times {s:g}": ScaledInputs(task, scale=s) for s in (0.5, 2.0)}
         cases["condition number 10"] = OtherCovariance(task, covariance=Conditioned(kappa=10.0))
+        cases |= {f"noise {s:g}": replace(task, noise=s) for s in (0.3, 1.0)}
     if isinstance(task, Representation | Autoregression):
         cases["another phi"] = replace(task, seed=task.seed + 1)
     found = {name: relative(model, case, prompts) for name, case in cases.items()}
@@ -117,14 +118,20 @@ def outside(model: Any, task: Numbers, prompts: int) -> dict[str, float]:
 
 
 def diabetes(model: Any) -> dict[str, float]:
-    """R² on the diabetes data in 5 folds: the model, ridge on the same contexts, and ridge on all rows."""
+    """R² on the diabetes data in 5 folds: the model, with half its loops too; ridge on its contexts and on all rows."""
     X, y = load_diabetes(return_X_y=True)
 
     class Small(solvers.Ridge):
         context = model.context
 
-    methods = {"the model": model, "ridge on the same contexts": Small(strength=1.0)}
-    estimators: dict[str, Any] = {k: InContextRegressor(method=v, random_state=0) for k, v in methods.items()}
+    methods = {
+        "the model": (model, None),
+        "half of its loops": (model, model.steps // 2),
+        "ridge on the same contexts": (Small(strength=1.0), None),
+    }
+    estimators: dict[str, Any] = {
+        name: InContextRegressor(method=method, steps=t, random_state=0) for name, (method, t) in methods.items()
+    }
     estimators["ridge on all rows"] = make_pipeline(StandardScaler(), Ridge(alpha=1.0))
     return {name: float(np.mean(cross_val_score(e, X, y, cv=FOLDS))) for name, e in estimators.items()}
 

@@ -1,7 +1,7 @@
 """AlgoFormer project, outside of training: trained models on other prompts than they were trained on.
 
-The models of the headline on linear regression with other numbers of examples, fewer inputs, scaled inputs and inputs
-of condition number 10; beside them the oracle of each. Nothing is trained here.
+The models of the headline on linear regression with other numbers of examples, fewer inputs, scaled inputs, inputs of
+condition number 10 and noise; beside them the oracle of each. Nothing is trained here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from algoformer.training.evaluation import final
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 NAMES = ("AlgoFormer", "looped", "standard")
 
 
@@ -38,6 +38,7 @@ class Config(headline.Config):
     inputs: tuple[int, ...] = assumed((20, 15, 10, 5, 2))
     scales: tuple[float, ...] = assumed((1.0, 1 / 3, 0.5, 2.0, 3.0))
     kappas: tuple[float, ...] = assumed((1.0, 10.0))
+    noises: tuple[float, ...] = assumed((0.0, 0.1, 0.3, 1.0, 3.0))
 
     def shifts(self) -> dict[str, dict[str, Any]]:
         """The tasks, by shift and value."""
@@ -49,6 +50,7 @@ class Config(headline.Config):
             "kappa": {
                 f"{k:g}": task if k == 1 else replace(task, covariance=HalfAndHalf(condition=k)) for k in self.kappas
             },
+            "noise": {f"{s:g}": replace(task, noise=s) for s in self.noises},
         }
 
     def recipes(self) -> Iterator[Recipe]:
@@ -58,7 +60,9 @@ class Config(headline.Config):
 PAPER = Config()
 GPU = stored(Config(**vars(headline.GPU)))
 CPU = GPU
-SMOKE = Config(**vars(headline.SMOKE), examples=(4, 2, 6), inputs=(2, 1), scales=(1.0, 2.0), kappas=(1.0, 10.0))
+SMOKE = Config(
+    **vars(headline.SMOKE), examples=(4, 2, 6), inputs=(2, 1), scales=(1.0, 2.0), kappas=(1.0, 10.0), noises=(0.0, 1.0)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +89,8 @@ def run(config: Config, site: Site) -> Result:
             found = [tested(model, other, prompts=config.prompts, device=site.device)[-1] for *_, other in flat]
             return {"errors": torch.tensor([final(task, line) for line in found])}
 
-        sizes = (config.prompts, *config.examples, *config.inputs, *(round(1e3 * s) for s in config.scales))
-        found = kept("outside", recipe, (*sizes, *(round(k) for k in config.kappas)), site, make)["errors"]
+        numbers = (config.prompts, *config.examples, *config.inputs, *config.scales, *config.kappas, *config.noises)
+        found = kept("outside", recipe, [round(1e3 * v) for v in numbers], site, make)["errors"]
         for (shift, value, other), error in zip(flat, found.tolist(), strict=True):
             errors[shift][value][name] = error / zeros(other, config.prompts)[-1]
     for shift, value, other in flat:

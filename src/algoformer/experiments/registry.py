@@ -52,6 +52,7 @@ EXPERIMENTS = (
     "ours_headline",
     "ours_limits",
     "ours_linear",
+    "ours_noise",
     "ours_outside",
     "ours_parts",
     "ours_represented",

@@ -66,6 +66,8 @@ ROWS = (
         ("fu2024_fig20", "fu2024_fig21", "fu2024_fig22", "fu2024_fig24"), more=6),
     Row("-", "who computes the representation, where the models of Gao et al.'s Figure 2 are kept",
         ("ours_represented",), 3, "cpu", device="cpu"),
+    Row("-", "the models of linear regression with noise, loop by loop, once they are kept", ("ours_noise",), 1, "cpu",
+        device="cpu"),
     Row("-", "how near to Bayes the models of Gao et al.'s Figure 2c are", ("ours_chains",), 3, "cpu", device="cpu"),
 )  # fmt: skip
 
