@@ -112,10 +112,10 @@ def claims(result: Result) -> list[Claim]:
         errors = tuple(result.models[clean][name][-1] for name in names)
         made.append(Claim(text=text, source="ours", measured=measured, sense=sense, bound=bound, errors=errors))
 
-    for name, line in result.models[clean].items():
+    for name, clear in result.models[clean].items():
         noised = [result.models[noise][name] for noise in noisy]
         best = max(line.index(min(line)) for line in noised)
-        claim(f"{name}, any noise: the loop of the least error comes before the last", best, "<", len(line) - 1, name)
+        claim(f"{name}, any noise: the loop of the least error comes before the last", best, "<", len(clear) - 1, name)
         least = min(result.models[noise][name][-1] / result.exact[noise] for noise in noisy)
         text = f"{name}, any noise: after the last loop the error is above that of least squares (least ratio)"
         claim(text, least, ">", 1.0, name)
