@@ -45,13 +45,9 @@ COMPARED = [
     "ours_controls", "ours_second_phi",
 ]  # fmt: skip
 KEPT = [
-    "algoformer2024_fig2a",
-    "algoformer2024_fig3",
-    "algoformer2024_fig4",
-    "algoformer2024_fig5",
-    "ours_noise",
+    "algoformer2024_fig2a", "algoformer2024_fig3", "algoformer2024_fig4", "algoformer2024_fig5", "ours_noise",
     "ours_outside",
-]
+]  # fmt: skip
 
 
 # Verdicts

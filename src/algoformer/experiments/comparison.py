@@ -62,6 +62,12 @@ class Comparison(Softmax):
             "standard": Entrant(self.standard(task, self.layers)),
         }
 
+    def chosen(self, name: str, site: Site, steps: int | None = None) -> Recipe:
+        """The training of an entrant at the rate that pilots chose, for its own number of steps if not for others."""
+        e = self.entrants[name]
+        rate = self.rate(e.model, self.subject, site, window=e.window)
+        return self.recipe(e.model, self.subject, window=e.window, steps=steps or e.steps, lr=rate.lr)
+
     def recipes(self) -> Iterator[Recipe]:
         """All trainings, pilots first; the learning rate of the others is open until then."""
         for e in self.entrants.values():

@@ -29,7 +29,7 @@ MEASURED: dict[type, float] = {AlgoFormerConfig: 4.06e-3, LoopedConfig: 2.93e-3,
 PEAK = {"NVIDIA H200": 7.8e14}  # operations a second of one large product in bf16 (benchmarks/train-h200.json)
 TF32 = 7.57 / 3.92  # times as long as bf16
 LSTM = 1.9e-3  # the same of 10 layers
-LINEAR = 0.5e-3, 0.6e-3  # of linear attention with 2,000 prompts: a step, and each layer
+LINEAR = 0.5e-3, 0.6e-3  # of linear attention with 2,000 prompts: a step, and each layer (3.77e-3 of 6, by bench)
 LEAST = 0.07e-3  # of a block forward or backward, however small
 START = 4.0  # seconds: graphs, checkpoints, evaluation
 

@@ -39,13 +39,8 @@ class Config(headline.Config):
 
     def runs(self, site: Site) -> dict[str, Recipe]:
         """The trainings: short ones of `ours_linear`, and the long one of the headline."""
-        made = {}
-        for name, steps in (("looped", self.short), ("AlgoFormer", self.short), ("AlgoFormer", self.steps)):
-            e = self.entrants[name]
-            rate = self.rate(e.model, self.subject, site, window=e.window)
-            how: dict[str, Any] = {"window": e.window, "steps": steps, "lr": rate.lr}
-            made[f"{name}, {steps:,} steps"] = self.recipe(e.model, self.subject, **how)
-        return made
+        asked = ("looped", self.short), ("AlgoFormer", self.short), ("AlgoFormer", self.steps)
+        return {f"{name}, {steps:,} steps": self.chosen(name, site, steps) for name, steps in asked}
 
     def recipes(self) -> Iterator[Recipe]:
         yield from ()  # those of ours_linear and the headline

@@ -80,11 +80,9 @@ def run(config: Config, site: Site) -> Result:
     }
     flat = [(shift, value, other) for shift, values in shifts.items() for value, other in values.items()]
     for name in NAMES:
-        e = config.entrants[name]
-        rate = config.rate(e.model, task, site, window=e.window)
-        recipe = config.recipe(e.model, task, window=e.window, steps=e.steps, lr=rate.lr)
+        recipe = config.chosen(name, site)
 
-        def make(recipe: Any = recipe) -> dict[str, torch.Tensor]:
+        def make(recipe: Recipe = recipe) -> dict[str, torch.Tensor]:
             model = trained(recipe, site, fresh=config.train)
             found = [tested(model, other, prompts=config.prompts, device=site.device)[-1] for *_, other in flat]
             return {"errors": torch.tensor([final(task, line) for line in found])}

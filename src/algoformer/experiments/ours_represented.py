@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from algoformer.experiments.answers import kept
-from algoformer.experiments.comparison import Comparison, Entrant, above, by_seed, race
+from algoformer.experiments.comparison import Comparison, above, by_seed, race
 from algoformer.experiments.drawing import COLOURS, INK, axes
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.softmax import COMPARED, TINY, stored
@@ -63,7 +63,7 @@ def run(config: Config, site: Site) -> Result:
     parts: dict[str, dict[str, Any]] = {name: {} for name in ("inputs", "model", "untrained", "above")}
     for problem in PROBLEMS:
         here = replace(config, problem=problem)
-        found = {name: _probed(here, e, site) for name, e in here.entrants.items()}
+        found = {name: _probed(here, name, site) for name in here.entrants}
         raced = race(here, site)
         parts["inputs"][problem] = float(found["AlgoFormer"]["inputs"])
         for part in ("model", "untrained"):
@@ -74,10 +74,9 @@ def run(config: Config, site: Site) -> Result:
     return Result(passed={name: list(range(b, b + lengths[name])) for name, b in begun.items()}, **parts)
 
 
-def _probed(config: Config, e: Entrant, site: Site) -> dict[str, Tensor]:
+def _probed(config: Config, name: str, site: Site) -> dict[str, Tensor]:
     task: Any = config.subject
-    rate = config.rate(e.model, task, site, window=e.window)
-    recipe = config.recipe(e.model, task, window=e.window, lr=rate.lr)
+    recipe = config.chosen(name, site)
 
     def make() -> dict[str, Tensor]:
         model = trained(recipe, site, fresh=config.train).cpu()
