@@ -65,8 +65,10 @@ class Comparison(Softmax):
     def chosen(self, name: str, site: Site, steps: int | None = None) -> Recipe:
         """The training of an entrant at the rate that pilots chose, for its own number of steps if not for others."""
         e = self.entrants[name]
-        rate = self.rate(e.model, self.subject, site, window=e.window)
-        return self.recipe(e.model, self.subject, window=e.window, steps=steps or e.steps, lr=rate.lr)
+        piloted = self.entrants[e.like or name]
+        lr = self.rate(piloted.model, self.subject, site, window=piloted.window).lr
+        how: dict[str, Any] = {"window": e.window, "steps": steps or e.steps, "cosine": e.cosine or None}
+        return self.recipe(e.model, self.subject, lr=lr, **how)
 
     def recipes(self) -> Iterator[Recipe]:
         """All trainings, pilots first; the learning rate of the others is open until then."""
