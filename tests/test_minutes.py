@@ -1,5 +1,6 @@
 """Runs that stop themselves in time and go on elsewhere, the ledger of all runs, the plan, and the page of results."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -26,7 +27,7 @@ from algoformer.experiments.estimate import MEASURED, START, parameters, seconds
 from algoformer.experiments.experiment import preset
 from algoformer.experiments.headless import main as headless
 from algoformer.experiments.ledger import Ledger, append, entries
-from algoformer.experiments.luggage import pack, unpack
+from algoformer.experiments.luggage import Packing, pack, unpack
 from algoformer.experiments.processes import Processes
 from algoformer.experiments.tiers import MINUTES, ROWS, plan
 from algoformer.experiments.trained import EARLY, _Limit, made
@@ -285,6 +286,37 @@ def test_the_command_packs_and_unpacks(tmp_path):
     assert done.exit_code == 0 and "2 files" in done.stdout
     assert Store(tmp_path / "in").records()[0][0].experiment == QUICK
     assert CliRunner().invoke(app, ["unpack", str(tmp_path / "out")]).exit_code == 2
+
+
+def test_work_that_goes_on_is_packed_meanwhile(tmp_path, monkeypatch):
+    """Whatever moment its machine goes: what a folder holds is unpacked as it was a moment ago."""
+    tries = iter([FileNotFoundError("it went while it was read")])
+
+    def once_torn(*paths, **how):
+        if (error := next(tries, None)) is not None:
+            raise error
+        return pack(*paths, **how)
+
+    monkeypatch.setattr(luggage_, "pack", once_torn)
+    out, parts = results(tmp_path / "out", {"answers/a.safetensors": "a"}, 1000), tmp_path / "parts"
+
+    def arrives(wanted):
+        for i in range(500):
+            with contextlib.suppress(ValueError, FileNotFoundError):  # no package yet, or the next one takes its place
+                unpack(parts, tmp_path / f"in-{wanted}-{i}")
+                if wanted in stored(tmp_path / f"in-{wanted}-{i}"):
+                    return True
+            time.sleep(0.02)
+        return False
+
+    with Packing(out, parts, every=0.02) as packing:
+        assert arrives("answers/a.safetensors")
+        results(out, {"answers/b.safetensors": "b"}, 2000)
+        assert arrives("answers/b.safetensors")
+        results(out, {"answers/c.safetensors": "c"}, 3000)
+    assert list(parts.iterdir()) == packing.made.files
+    unpack(parts, tmp_path / "in")
+    assert stored(tmp_path / "in") == stored(out)
 
 
 def test_small_things_go_first_and_what_has_no_room_is_named(tmp_path):

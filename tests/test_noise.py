@@ -25,7 +25,7 @@ def test_the_solvers_end_where_they_should_and_models_have_a_line_by_loop():
     found = ours_noise.run(config, Site())
     assert list(found.models) == ["0", "1"] == list(found.oracle)
     for noise, lines in found.models.items():
-        assert list(lines) == ["looped, 2 steps", "AlgoFormer, 2 steps", "AlgoFormer, 3 steps"]
+        assert list(lines) == [f"{name}, {steps} steps" for name in ("looped", "AlgoFormer") for steps in (2, 3)]
         assert {len(line) for line in (found.conjugate[noise], *lines.values())} == {config.loops + 1}
         assert found.conjugate[noise][0] == pytest.approx(1.0)  # it says 0
         assert found.conjugate[noise][-1] == pytest.approx(found.exact[noise], rel=1e-3, abs=1e-6)  # two dimensions

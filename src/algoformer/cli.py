@@ -324,17 +324,21 @@ def reproduce(
 ) -> None:
     """The figures and tables of the papers as experiments. Finished work is kept, interrupted work goes on."""
     import time
+    from contextlib import nullcontext
     from dataclasses import asdict
 
     from algoformer.experiments import reproduce as carry_out
 
+    packing = None
     if pack is not None:
-        folder_at("pack", pack)
-    begin = time.time()
-    found = carry_out(
-        names or [], preset=preset, seeds=seeds, device=device, jobs=jobs, on=on, minutes=minutes, more=more, out=out,
-        progress=_progress(),
-    )  # fmt: skip
+        from algoformer.experiments.luggage import Packing
+
+        packing = Packing(out, folder_at("pack", pack), since=time.time())
+    with packing or nullcontext():
+        found = carry_out(
+            names or [], preset=preset, seeds=seeds, device=device, jobs=jobs, on=on, minutes=minutes, more=more,
+            out=out, progress=_progress(),
+        )  # fmt: skip
     if as_json:
         _print_json(
             {"runs": [asdict(o) for o in found.outcomes], "broken": {str(k): v for k, v in found.broken.items()}}
@@ -346,11 +350,8 @@ def reproduce(
             if o.status == "failed":
                 print(f"algoformer: {o.experiment}, seed {o.seed}: {o.message}", file=sys.stderr)
         _console().print("`algoformer report` makes a page of them.")
-    if pack is not None:
-        from algoformer.experiments.luggage import pack as packed
-
-        for left in packed(out, pack, since=begin).left:
-            print(f"algoformer: no room for {left}", file=sys.stderr)
+    for left in packing.made.left if packing else ():
+        print(f"algoformer: no room for {left}", file=sys.stderr)
     _leave(found.ok, found.broken)
     if found.unfinished:
         print(f"algoformer: {len(found.unfinished)} runs are not finished; the same command goes on", file=sys.stderr)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from algoformer.checks import refusals
-from algoformer.experiments.luggage import pack
+from algoformer.experiments.luggage import Packing
 from algoformer.experiments.reproduction import reproduce
 
 
@@ -33,7 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     def tell(done: int, total: int, what: str) -> None:
         print(f"{time.time() - begin:6.0f} s  {done}/{total} {what}", flush=True)
 
-    with refusals(parser):
+    packing = None if asked.pack is None else Packing(asked.out, asked.pack, since=begin)
+    with refusals(parser), packing or nullcontext():
         found = reproduce(
             asked.names, preset=asked.preset, seeds=asked.seeds, device=asked.device, jobs=asked.jobs, out=asked.out,
             minutes=asked.minutes, more=asked.more, progress=tell,
@@ -42,10 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{o.experiment}, seed {o.seed}: {o.status} {o.message}".rstrip())
     for file, wrong in found.broken.items():
         print(f"{file} is broken: {wrong}")
-    if asked.pack is not None:
-        made = pack(asked.out, asked.pack, since=begin)
-        print(f"packed: {', '.join(f'{p.name} ({p.stat().st_size:,} bytes)' for p in made.files)}")
-        for left in made.left:
+    if packing is not None:
+        print(f"packed: {', '.join(f'{p.name} ({p.stat().st_size:,} bytes)' for p in packing.made.files)}")
+        for left in packing.made.left:
             print(f"no room for {left}")
     return 1 if not found.ok else 3 if found.unfinished else 0
 

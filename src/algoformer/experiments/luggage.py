@@ -11,9 +11,12 @@ import io
 import re
 import shutil
 import tarfile
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from algoformer.experiments.ledger import FILE, append
 from algoformer.experiments.registry import EXPERIMENTS
@@ -22,6 +25,7 @@ from algoformer.training import checkpoint
 
 PART = 15 * 2**20  # bytes of a file
 MOST = 60 * 2**20  # bytes in all
+EVERY = 60.0  # seconds between two packages of work that goes on
 NAME = re.compile(r"results-([0-9a-f]{16})-(\d+)-of-(\d+)\.part")
 
 
@@ -55,6 +59,39 @@ def pack(out: str | Path, folder: str | Path, *, since: float = 0.0, most: int =
     for name, part in zip(names, parts, strict=True):
         replace_file(name, part)
     return Packed(names, left)
+
+
+class Packing:
+    """Packs while work goes on, and when it ends: a machine that goes without a word takes only its last minute along.
+
+    The folder holds one package, the last; `made` says what is in it.
+    """
+
+    def __init__(self, out: str | Path, folder: str | Path, *, since: float = 0.0, every: float = EVERY) -> None:
+        self.out, self.folder, self.since, self.every = out, folder, since, every
+        self.made = Packed([], [])
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._meanwhile, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._pack()
+
+    def _meanwhile(self) -> None:
+        while not self._ended.wait(self.every):
+            with suppress(OSError):  # a file went while it was read; the next package is whole
+                self._pack()
+
+    def _pack(self) -> None:
+        made = pack(self.out, self.folder, since=self.since)
+        for old in set(self.made.files) - set(made.files):
+            old.unlink()
+        self.made = made
 
 
 def unpack(folder: str | Path, out: str | Path) -> list[str]:

@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,8 @@ from algoformer.training import Recipe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 1
+REVISION = 2
+SHADES = (COLOURS[4], COLOURS[1], COLOURS[5], COLOURS[0])  # short and long, of looped and AlgoFormer
 EXACT = 1e-7  # of the zero predictor's error: what is below is drawn there
 
 
@@ -38,8 +40,8 @@ class Config(headline.Config):
     noises: tuple[float, ...] = assumed((0.0, 0.3, 1.0, 3.0))
 
     def runs(self, site: Site) -> dict[str, Recipe]:
-        """The trainings: short ones of `ours_linear`, and the long one of the headline."""
-        asked = ("looped", self.short), ("AlgoFormer", self.short), ("AlgoFormer", self.steps)
+        """The trainings: short ones of `ours_linear`, and long ones of the headline."""
+        asked = itertools.product(("looped", "AlgoFormer"), (self.short, self.steps))
         return {f"{name}, {steps:,} steps": self.chosen(name, site, steps) for name, steps in asked}
 
     def recipes(self) -> Iterator[Recipe]:
@@ -114,10 +116,11 @@ def claims(result: Result) -> list[Claim]:
         least = min(result.models[noise][name][-1] / result.exact[noise] for noise in noisy)
         text = f"{name}, any noise: after the last loop the error is above that of least squares (least ratio)"
         claim(text, least, ">", 1.0, name)
-    *_, short, long = result.models[clean]
-    for noise, lines in result.models.items():
-        text = f"noise {noise}: {long} against {short}, after the last loop (ratio of errors)"
-        claim(text, lines[long][-1] / lines[short][-1], "<" if noise == clean else ">", 1.0, short, long)
+    names = list(result.models[clean])
+    for short, long in zip(names[::2], names[1::2], strict=True):
+        for noise, lines in result.models.items():
+            text = f"noise {noise}: {long} against {short}, after the last loop (ratio of errors)"
+            claim(text, lines[long][-1] / lines[short][-1], "<" if noise == clean else ">", 1.0, short, long)
     return made
 
 
@@ -132,7 +135,7 @@ def plot_all(results: Sequence[Result]) -> Figure:
     fig, panels = axes(3.4 * len(first.models) + 2.6, 3.8, columns=len(first.models))
     thin = {"linewidth": 1.8 if len(results) == 1 else 1.0}
     for ax, (noise, lines) in zip(panels, first.models.items(), strict=True):
-        for name, colour in zip(lines, (COLOURS[1], COLOURS[5], COLOURS[0]), strict=True):
+        for name, colour in zip(lines, SHADES, strict=True):
             for result in results:
                 label = name if result is first else None
                 ax.plot(result.models[noise][name], color=colour, label=label, **thin)
