@@ -22,6 +22,7 @@ import experiment_run
 from algoformer.cli import app
 from algoformer.experiments import Missing, Site, Store, load, reproduce
 from algoformer.experiments import luggage as luggage_
+from algoformer.experiments.answers import kept
 from algoformer.experiments.clock import RESERVE, TRAVELS, Clock
 from algoformer.experiments.estimate import MEASURED, START, parameters, seconds
 from algoformer.experiments.experiment import preset
@@ -244,6 +245,19 @@ def test_a_killed_run_has_begun_and_told_no_end(tmp_path):
     assert told.outcome == "killed" and told.purpose == "long"
 
 
+def test_runs_of_several_machines_stand_in_the_order_of_their_beginning_and_killed_ones_without_an_end(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("algoformer.report.docs.plan", lambda results: [])
+    begun = {"at": "2026-01-02T03:04:05Z", "experiment": "a", "seed": 0, "config": "c", "preset": "gpu", "device": "d"}
+    there = begun | {"id": "there", "purpose": "on", "key": "k", "begun": 2000, "of": 3000}
+    with ledger(tmp_path).entry("here"):
+        pass
+    append(tmp_path / "runs.jsonl", json.dumps(there).encode() + b"\n")
+    assert [e.purpose for e in entries(tmp_path / "runs.jsonl")] == ["on", "here"]
+    assert "| on | `k` | 2,000 to ? of 3,000 | ? | d | killed |" in markdown(tmp_path)
+
+
 def test_a_ledger_with_a_torn_line_names_it(tmp_path):
     append(tmp_path / "runs.jsonl", b'{"id": "a", ')
     with pytest.raises(ValueError, match="line 1 of"):
@@ -425,6 +439,20 @@ def test_a_row_of_the_plan_goes_when_its_results_are_there(tmp_path, monkeypatch
     assert before.missing == 1 and before.minutes == 0 and QUICK in before.row.command
     assert reproduce([QUICK], preset="smoke", seeds=1, out=tmp_path).ok
     assert plan(tmp_path) == []
+
+
+def test_the_plan_counts_no_training_whose_errors_are_kept(tmp_path, monkeypatch):
+    row = dataclasses.replace(ROWS[0], names=("ours_linear",))
+    monkeypatch.setattr("algoformer.experiments.tiers.ROWS", (row,))
+    monkeypatch.setattr("algoformer.experiments.tiers.seconds", lambda recipe: 60.0)
+    assert plan(tmp_path)[0].minutes == 12  # nine pilots, three models
+    config, nothing = load("ours_linear").GPU, {"errors": torch.zeros(1)}
+    model, task, window = config.entrants["looped"].model, config.subject, config.window
+    chosen = config.recipe(model, task, window=window, lr=3e-4)
+    for recipe in (config.pilots(model, task, window=window)[1], chosen):
+        kept("measured", recipe, (1,), Site(seed=recipe.train.seed, answers=tmp_path / "answers"), lambda: nothing)
+    kept("oracle", task, (1,), Site(answers=tmp_path / "answers"), lambda: nothing)
+    assert plan(tmp_path)[0].minutes == 10
 
 
 def test_every_training_that_cannot_travel_can_end_in_the_minutes_of_its_row():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,13 @@ def kept(
             file.parent.mkdir(parents=True, exist_ok=True)
             replace_file(file, save(found, {"about": text, "sha256": _digest(found)}))
     return {name: v.double() for name, v in found.items()}
+
+
+def sources(folder: Path) -> Iterator[dict[str, Any]]:
+    """What each file of a folder was made from: `what` and `sizes`, and model, task and training or the task alone."""
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as opened:
+            yield json.loads(opened.metadata()["about"])
 
 
 def _read(file: Path, text: str) -> dict[str, Tensor]:

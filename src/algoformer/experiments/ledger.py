@@ -91,7 +91,7 @@ def append(file: Path, lines: bytes) -> None:
 
 
 def entries(file: Path) -> list[Entry]:
-    """All runs that were begun, in the order in which they were."""
+    """All runs that were begun, in the order in which they were, on whatever machine."""
     found: dict[str, dict[str, Any]] = {}
     known = {f.name for f in fields(Entry)}
     for number, line in enumerate(file.read_text().splitlines() if file.exists() else (), 1):
@@ -101,6 +101,6 @@ def entries(file: Path) -> list[Entry]:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"line {number} of {file} must be a run in JSON; got {line[:60]!r}") from error
     try:
-        return [Entry(**row) for row in found.values()]
+        return sorted((Entry(**row) for row in found.values()), key=lambda e: e.at)
     except TypeError as error:
         raise ValueError(f"every run in {file} must have begun; {error}") from error

@@ -59,8 +59,7 @@ class Config(headline.Config):
 
 
 PAPER = Config()
-GPU = stored(Config(**vars(headline.GPU)))
-CPU = GPU
+GPU = CPU = stored(Config(**vars(headline.GPU) | {"prompts": 1280}))
 SMOKE = Config(
     **vars(headline.SMOKE), examples=(4, 2, 6), inputs=(2, 1), scales=(1.0, 2.0), kappas=(1.0, 10.0), noises=(0.0, 1.0)
 )

@@ -192,7 +192,7 @@ def _plan(results: str | Path) -> Iterable[str]:
     yield (
         f"Minutes are estimates for one H200, from {ms[0]} ms a step of AlgoFormer, {ms[1]} of the looped and {ms[2]} "
         "of the standard transformer, scaled by their matrix products, and by layers of linear attention. Pilots are "
-        "counted, a training that several rows share counts in the first, and a run counts whole until it is finished. "
+        "counted, a training that several rows share counts in the first, and one whose errors are kept no more. "
         "A command works nine minutes and goes on when it is given again.\n"
     )
     yield table(
@@ -214,8 +214,10 @@ def _text(j: Judgement) -> str:
 
 
 def _minutes(e: Entry) -> str:
-    return f"{e.minutes:.1f}" + (f", one of {e.at_once} at once" if e.at_once > 1 else "")
+    told = "?" if e.outcome == "killed" else f"{e.minutes:.1f}"
+    return told + (f", one of {e.at_once} at once" if e.at_once > 1 else "")
 
 
 def _steps(e: Entry) -> str:
-    return "" if not e.of else f"{e.begun:,} to {e.steps:,} of {e.of:,}" if e.begun else f"{e.steps:,} of {e.of:,}"
+    first, last = f"{e.begun:,} to " if e.begun else "", "?" if e.outcome == "killed" else f"{e.steps:,}"
+    return f"{first}{last} of {e.of:,}" if e.of else ""
