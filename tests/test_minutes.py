@@ -333,6 +333,18 @@ def test_work_that_goes_on_is_packed_meanwhile(tmp_path, monkeypatch):
     assert stored(tmp_path / "in") == stored(out)
 
 
+def test_an_interrupt_leaves_a_package_and_a_refusal_none(tmp_path):
+    out = results(tmp_path / "out", {"answers/a.safetensors": "a"}, 1000)
+    for end, packed in ((KeyboardInterrupt, True), (ValueError, False)):
+        with pytest.raises(end), Packing(out, tmp_path / end.__name__):
+            raise end
+        assert (tmp_path / end.__name__).exists() == packed
+    line = ["no_such", "--device", "cpu", "--out", str(out), "--pack", str(tmp_path / "none")]
+    with pytest.raises(SystemExit):
+        headless(line)
+    assert not (tmp_path / "none").exists()
+
+
 def test_small_things_go_first_and_what_has_no_room_is_named(tmp_path):
     for name, size in {
         "models/b/w": 9000,

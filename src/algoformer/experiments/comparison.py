@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from algoformer.experiments import estimate
 from algoformer.experiments.drawing import COLOURS, INK, axes, counted, whole_numbers
 from algoformer.experiments.experiment import Claim, Site, excess, stated
-from algoformer.experiments.protocol import FLAT, LEAST, VALIDATION, WATCHED, at, fall, oracles, zeros
-from algoformer.experiments.softmax import Softmax
+from algoformer.experiments.protocol import FLAT, LEAST, VALIDATION, WATCHED, at, fall, measured, oracles, zeros
+from algoformer.experiments.softmax import Rate, Softmax
 from algoformer.task import Task
 from algoformer.training import Recipe
 from algoformer.training.evaluation import final, links
@@ -62,11 +62,14 @@ class Comparison(Softmax):
             "standard": Entrant(self.standard(task, self.layers)),
         }
 
+    def choice(self, name: str, site: Site) -> Rate:
+        """The learning rate of an entrant, by its own pilots or those of the one it is like."""
+        piloted = self.entrants[self.entrants[name].like or name]
+        return self.rate(piloted.model, self.subject, site, window=piloted.window)
+
     def chosen(self, name: str, site: Site, steps: int | None = None) -> Recipe:
         """The training of an entrant at the rate that pilots chose, for its own number of steps if not for others."""
-        e = self.entrants[name]
-        piloted = self.entrants[e.like or name]
-        lr = self.rate(piloted.model, self.subject, site, window=piloted.window).lr
+        e, lr = self.entrants[name], self.choice(name, site).lr
         how: dict[str, Any] = {"window": e.window, "steps": steps or e.steps, "cosine": e.cosine or None}
         return self.recipe(e.model, self.subject, lr=lr, **how)
 
@@ -99,19 +102,16 @@ class Race:
     parameters: dict[str, int]
 
 
-def race(config: Any, site: Site) -> Race:
+def race(config: Comparison, site: Site) -> Race:
     """Choose learning rates, train or load, and test all on the same prompts."""
     task = config.subject
     floor, zero = oracles(task, site, WATCHED, VALIDATION), zeros(task, WATCHED, VALIDATION)
     parts: dict[str, dict[str, Any]] = {
         name: {} for name in Race.__dataclass_fields__ if name not in ("oracle", "zero")
     }
-    for name, e in config.entrants.items():
-        piloted = config.entrants[e.like or name]
-        rate = config.rate(piloted.model, task, site, window=piloted.window)
-        how: dict[str, Any] = {"window": e.window, "steps": e.steps, "lr": rate.lr, "cosine": e.cosine or None}
-        found = config.measured(e.model, task, site, purpose=name, **how)
-        recipe = config.recipe(e.model, task, **how)
+    for name in config.entrants:
+        rate, recipe = config.choice(name, site), config.chosen(name, site)
+        found = measured(recipe, site, fresh=config.train, prompts=config.prompts, purpose=name)
         parts["errors"][name] = _curves(task, found.errors[-1])
         parts["outcomes"][name] = found.outcome
         parts["curves"][name] = {

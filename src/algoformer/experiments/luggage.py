@@ -64,7 +64,7 @@ def pack(out: str | Path, folder: str | Path, *, since: float = 0.0, most: int =
 class Packing:
     """Packs while work goes on, and when it ends: a machine that goes without a word takes only its last minute along.
 
-    The folder holds one package, the last; `made` says what is in it.
+    The folder holds one package, the last; `made` says what is in it. Work that is refused is not packed.
     """
 
     def __init__(self, out: str | Path, folder: str | Path, *, since: float = 0.0, every: float = EVERY) -> None:
@@ -77,10 +77,11 @@ class Packing:
         self._thread.start()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._ended.set()
         self._thread.join()
-        self._pack()
+        if kind is None or not issubclass(kind, Exception):  # an interrupt is none
+            self._pack()
 
     def _meanwhile(self) -> None:
         while not self._ended.wait(self.every):
