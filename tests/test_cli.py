@@ -27,6 +27,7 @@ def test_list_names_every_solver_and_task_with_what_it_is():
     assert {"LinearRegression", "Autoregression", "ChainOfThought"} <= set(found["tasks"])
     assert {"Quadrants", "ScaledInputs"} <= set(found["shifts"])
     assert set(found["pretrained"]) == set(zoo.NAMES)
+    assert "(Gao et al. 2024, Figure 2b): 40 values" in found["pretrained"]["autoregression-d20"]
     assert not {"Regression", "Pairs", "Shift"} & {*found["tasks"], *found["shifts"]}
     assert all(what for entries in found.values() for what in entries.values())
     assert "phi([x" in run("list", "tasks").stdout.replace("\n", "")
@@ -65,7 +66,8 @@ def test_show_prints_a_program_that_can_be_held_against_its_theorem():
         (["train", "--dry-run", "--train.stepz", "5"], "did you mean train.steps?"),
         (["train", "--dry-run", "--train.steps"], "--train.steps must have a value; got none"),
         (["train", "--dry-run", "steps"], "a field must be given as --part.name value; got 'steps'"),
-        (["evaluate", "nowhere"], "nowhere must hold a config.json"),
+        (["evaluate", "nowhere"], f"the model must be a folder or one of {', '.join(zoo.NAMES)}; got 'nowhere'"),
+        (["evaluate", "tests"], "tests must hold a config.json"),
         (["evaluate", "nowhere", "--prompts", "0"], "prompts must be at least 1; got 0"),
         (["show", "newton", "--heads", "4"], "heads must be left out without --attention softmax; got 4"),
         (
@@ -98,10 +100,14 @@ def test_a_model_is_trained_and_evaluated_from_the_command_line(tmp_path):
     noisy = run("evaluate", str(folder), "--prompts", "64", "--task.noise", "0.5", "--json")
     assert json.loads(noisy.stdout)["oracle"]["mean"][-1][-1] > 0.1
     assert "did you mean" in run("evaluate", str(folder), "--task", "LinearRegresion").stderr
-    shipped = ["evaluate", str(zoo.HOME / "linear-regression-d20"), "--prompts", "4", "--json"]
-    assert "the task must be given (--task)" in run(*shipped).stderr
-    found = json.loads(run(*shipped, "--task", "LinearRegression", "--task.dense", "true").stdout)
+    saved = ["evaluate", str(zoo.HOME / "linear-regression-d20"), "--prompts", "4", "--json"]
+    assert "the task must be given (--task)" in run(*saved).stderr
+    found = json.loads(run(*saved, "--task", "LinearRegression", "--task.dense", "true").stdout)
     assert found["model"]["mean"][-1][-1] < 0.1 * found["model"]["zero"]
+    named = ["evaluate", "linear-regression-d20", "--prompts", "4", "--json"]
+    assert json.loads(run(*named).stdout) == found
+    assert len(json.loads(run(*named, "--task.n", "10").stdout)["model"]["mean"][-1]) == 11
+    assert "--task" in run("evaluate", "numbers-de-en").stderr
     again = run("train", "--folder", str(folder), *sizes.split(), *run_of.split(), "--train.lr", "0.1")
     assert "train.lr must be 0.0003 as in" in again.stderr
 

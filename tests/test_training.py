@@ -828,8 +828,12 @@ def test_evaluation_is_the_mean_squared_error_on_fixed_prompts():
     assert e.steps == [0] and e.zero == pytest.approx(3, rel=0.2)
     assert e.mean[0][0] == pytest.approx(e.zero, rel=0.3) and max(e.mean[0][3:]) < 1e-15
     assert e.mean[0][1] == pytest.approx(2, abs=5 * e.deviation[0][1])
-    again = evaluate(LeastSquares(), task, prompts=300, batch=128, dtype=torch.float64)
+    heard = []
+    again = evaluate(
+        LeastSquares(), task, prompts=300, batch=128, dtype=torch.float64, progress=lambda *told: heard.append(told)
+    )
     assert again == e
+    assert heard == [(done, 300, "LeastSquares") for done in (0, 128, 256, 300)]
     model = tiny().double()
     e = evaluate(model, TASK, prompts=10, steps=[0, 5], dtype=torch.float64)
     assert e.steps == [0, 5] and len(e.mean) == 2 and e.variant == "AlgoFormer + injection"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from inspect import isabstract
@@ -189,9 +190,14 @@ def train(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def evaluate(
     context: typer.Context,
-    checkpoint: Annotated[Path, typer.Argument(help="The folder of a run, of a checkpoint, or of a saved model.")],
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            help="The folder of a run, of a checkpoint or of a saved model, or one of `algoformer list pretrained`."
+        ),
+    ],
     task: Annotated[
-        str | None, typer.Option(help="What is asked, see `algoformer list tasks`; the run's own task if left out.")
+        str | None, typer.Option(help="What is asked, see `algoformer list tasks`; the model's own task if left out.")
     ] = None,
     prompts: Annotated[int, typer.Option(help="How many fixed prompts.")] = 6400,
     steps: Annotated[str | None, typer.Option(help="After how many steps or loops: 5,10,20; the model's own.")] = None,
@@ -208,22 +214,33 @@ def evaluate(
     """
     from dataclasses import asdict
 
-    from algoformer import training
+    from algoformer import training, zoo
     from algoformer.tasks import Parallel
+    from algoformer.training.codec import decode
 
     whole("prompts", prompts, 1)
     whole("beam", beam, 1)
-    base = training.recipe_of(checkpoint)[1] if task is None else training.task_named(task)
+    own = Path(checkpoint).is_dir()
+    if not own and checkpoint not in NAMES:
+        raise ValueError(f"the model must be a folder or one of {', '.join(NAMES)}; got {checkpoint!r}")
+    folder = Path(checkpoint) if own else HOME / checkpoint
+    facts = {} if own else zoo.about(checkpoint)
+    if task is not None:
+        base = training.task_named(task)
+    elif "task" in facts:
+        base = decode(facts["task"])
+    else:
+        base = training.recipe_of(folder)[1]
     asked = training.override(
         training.Recipe(model=None, task=base, train=training.TrainConfig()), _fields(context.args)
     ).task
     where = training.device_named(device)
     if isinstance(asked, Parallel):
-        return _evaluate_text(checkpoint, asked, split, prompts, _numbers(steps), beam, where, as_json)
-    model = training.load(checkpoint).float()
+        return _evaluate_text(folder, asked, split, prompts, _numbers(steps), beam, where, as_json)
+    model = training.load(folder).float() if own else zoo.pretrained(checkpoint)
     options: dict[str, Any] = {"prompts": prompts, "seed": seed, "device": where}
-    found = training.evaluate(model.to(where), asked, steps=_numbers(steps), **options)
-    oracle = None if asked.oracle is None else training.evaluate(asked.oracle, asked, **options)
+    found = training.evaluate(model.to(where), asked, steps=_numbers(steps), progress=_progress(), **options)
+    oracle = None if asked.oracle is None else training.evaluate(asked.oracle, asked, progress=_progress(), **options)
     if as_json:
         return _print_json({"model": asdict(found), "oracle": oracle and asdict(oracle)})
     rows = [
@@ -534,7 +551,8 @@ def _presets() -> dict[str, str]:
 
 def _pretrained() -> dict[str, str]:
     cards = {name: (HOME / name / "README.md").read_text(encoding="utf-8") for name in NAMES}
-    return {name: card.split("\n\n")[1].replace("\n", " ").split(". ")[0] for name, card in cards.items()}
+    firsts = {name: card.split("\n\n")[1].replace("\n", " ") for name, card in cards.items()}
+    return {name: re.split(r"\.(?= [A-Z]|$)", first)[0] for name, first in firsts.items()}  # "et al. 2024" ends nothing
 
 
 def _claims() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,12 +53,14 @@ def evaluate(
     clean: bool = False,
     portable: bool = False,
     last: bool = False,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Evaluation:
     """The errors of a model, or of any other algorithm, after each of `steps` (None: its own number of steps).
 
     The prompts are a function of task, seed, batch and device, and come from another stream than those of training.
     `clean` holds answers to the truth before noise: the error above the floor that noise sets. `portable` draws on the
-    CPU, so that every device is asked the same. Of a dense prompt `last` asks the last position alone.
+    CPU, so that every device is asked the same. Of a dense prompt `last` asks the last position alone. `progress` hears
+    how many prompts of how many are done, and what is asked.
     """
     whole("prompts", prompts, 1)
     if steps is not None and not len(steps):
@@ -66,6 +68,9 @@ def evaluate(
     if isinstance(task, Parallel):
         raise TypeError("the error of text is its cross-entropy: use `entropy` and `quality`")
     generator = torch.Generator("cpu" if portable else device)
+    variant = getattr(model, "variant", type(model).__name__)
+    tell = progress or (lambda done, total, what: None)
+    tell(0, prompts, variant)
     errors, squares = [], []
     wanted: list[int] = []
     for i, start in enumerate(range(0, prompts, batch)):
@@ -81,10 +86,11 @@ def evaluate(
         ]
         errors.append((torch.stack(read) - target.to(device)).square().mean(-1).double().cpu())
         squares.append(target.square().mean(-1).double().cpu())
+        tell(start + len(target), prompts, variant)
     e, z = torch.cat(errors, 1), torch.cat(squares)
     spread = e.std(1) if prompts > 1 else torch.zeros_like(e[:, 0])
     return Evaluation(
-        variant=getattr(model, "variant", type(model).__name__),
+        variant=variant,
         prompts=prompts,
         steps=wanted,
         mean=e.mean(1).tolist(),
