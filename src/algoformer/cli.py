@@ -535,7 +535,7 @@ def _solvers() -> dict[str, str]:
 def _constructions() -> dict[str, str]:
     from algoformer.constructions.catalogue import CATALOGUE
 
-    return {name: f"{c.source}; {', '.join(c.bars)}" for name, c in CATALOGUE.items()}
+    return {name: f"{c.source}; {' | '.join(c.bars)}" for name, c in CATALOGUE.items()}
 
 
 def _presets() -> dict[str, str]:
