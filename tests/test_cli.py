@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -67,7 +68,7 @@ def test_show_prints_a_program_that_can_be_held_against_its_theorem():
         (["train", "--dry-run", "--train.steps"], "--train.steps must have a value; got none"),
         (["train", "--dry-run", "steps"], "a field must be given as --part.name value; got 'steps'"),
         (["evaluate", "nowhere"], f"the model must be a folder or one of {', '.join(zoo.NAMES)}; got 'nowhere'"),
-        (["evaluate", "tests"], "tests must hold a config.json"),
+        (["evaluate", str(Path(__file__).parent)], "tests must hold a config.json"),
         (["evaluate", "nowhere", "--prompts", "0"], "prompts must be at least 1; got 0"),
         (["show", "newton", "--heads", "4"], "heads must be left out without --attention softmax; got 4"),
         (

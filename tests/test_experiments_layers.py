@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 
 from algoformer.algorithm import Algorithm
 from algoformer.analysis import Candidate, induced_trace, readings
 from algoformer.experiments import Site, load, maps, reproduce
-from algoformer.experiments.answers import kept
+from algoformer.experiments.answers import kept, sources
 from algoformer.experiments.fingerprints import numbers
 from algoformer.experiments.layers import (
     Read,
@@ -87,6 +88,10 @@ def test_a_changed_cut_or_moved_file_of_answers_is_refused_by_name(tmp_path):
     refused("must hold the tensors it was written with")
     file.write_bytes(whole[:-5])
     refused("must be a safetensors file")
+    with pytest.raises(ValueError, match=rf"{file.name} must be a safetensors file"):
+        list(sources(tmp_path))
+    file.write_bytes(save({"a": torch.zeros(1)}))
+    refused("must say what it was made from")
     kept("test", recipe(), (9,), site, third)
     (other,) = set(tmp_path.iterdir()) - {file}
     file.write_bytes(other.read_bytes())

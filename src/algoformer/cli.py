@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from inspect import isabstract
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -220,9 +220,7 @@ def evaluate(
 
     whole("prompts", prompts, 1)
     whole("beam", beam, 1)
-    own = Path(checkpoint).is_dir()
-    if not own and checkpoint not in NAMES:
-        raise ValueError(f"the model must be a folder or one of {', '.join(NAMES)}; got {checkpoint!r}")
+    own = _is_folder("model", checkpoint, NAMES)
     folder = Path(checkpoint) if own else HOME / checkpoint
     facts = {} if own else zoo.about(checkpoint)
     if task is not None:
@@ -268,9 +266,7 @@ def translate(
     from algoformer import training, zoo
 
     whole("beam", beam, 1)
-    own = Path(checkpoint).is_dir()
-    if not own and checkpoint not in TRANSLATORS:
-        raise ValueError(f"the translator must be a folder or one of {', '.join(TRANSLATORS)}; got {checkpoint!r}")
+    own = _is_folder("translator", checkpoint, TRANSLATORS)
     translator = training.Translator.load(checkpoint) if own else zoo.pretrained(checkpoint)
     translator.model.to(training.device_named(device))
     given = sentences or list(_lines())
@@ -456,6 +452,14 @@ def bench(
                     _console().print(note, style="dim")
     if as_json:
         _print_json({"tables": tables, "provenance": provenance()})
+
+
+def _is_folder(what: str, given: str, shipped: Sequence[str]) -> bool:
+    """Is a model given by its folder? If not, its name must be one of those that are shipped."""
+    folder = Path(given).is_dir()
+    if not folder and given not in shipped:
+        raise ValueError(f"the {what} must be a folder or one of {', '.join(shipped)}; got {given!r}")
+    return folder
 
 
 def _evaluate_text(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,22 +55,31 @@ def kept(
 def sources(folder: Path) -> Iterator[dict[str, Any]]:
     """What each file of a folder was made from: `what` and `sizes`, and model, task and training or the task alone."""
     for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as opened:
-            yield json.loads(opened.metadata()["about"])
+        with _opened(file) as (_, about):
+            yield json.loads(about["about"])
 
 
 def _read(file: Path, text: str) -> dict[str, Tensor]:
-    try:
-        with safe_open(file, framework="pt") as opened:
-            about: dict[str, Any] = opened.metadata() or {}
-            found = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # it is no dict
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{file} must be a safetensors file; {error}") from error
-    if about.get("about") != text:
+    with _opened(file) as (opened, about):
+        found = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  # it is no dict
+    if about["about"] != text:
         raise ValueError(f"{file} must lie at the hash of what it was made from")
-    if about.get("sha256") != _digest(found):
+    if about["sha256"] != _digest(found):
         raise ValueError(f"{file} must hold the tensors it was written with; their hash is another")
     return found
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+    """A file of answers, and what it says of itself."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            about = opened.metadata() or {}
+            if not {"about", "sha256"} <= set(about):
+                raise ValueError(f"{file} must say what it was made from, and the hash of its tensors; it does not")
+            yield opened, about
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{file} must be a safetensors file; {error}") from error
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

@@ -192,7 +192,7 @@ def _plan(results: str | Path) -> Iterable[str]:
     yield (
         f"Minutes are estimates for one H200, from {ms[0]} ms a step of AlgoFormer, {ms[1]} of the looped and {ms[2]} "
         "of the standard transformer, scaled by their matrix products, and by layers of linear attention. Pilots are "
-        "counted, a training that several rows share counts in the first, and one whose errors are kept no more. "
+        "counted, a training that several rows share counts in the first, and one whose errors are kept does not. "
         "A command works nine minutes and goes on when it is given again.\n"
     )
     yield table(
