@@ -481,7 +481,7 @@ def test_the_plan_counts_a_shared_training_once(tmp_path, monkeypatch):
     rows = tuple(dataclasses.replace(ROWS[0], names=(name,)) for name in ("fu2024_fig2", "fu2024_fig3"))
     monkeypatch.setattr("algoformer.experiments.tiers.ROWS", rows)
     first, second = plan(tmp_path)
-    assert first.minutes == pytest.approx((4 * START + 330_000 * MEASURED[TransformerConfig]) / 60)
+    assert first.minutes == pytest.approx((START + 100_000 * MEASURED[TransformerConfig]) / 60)
     assert second.minutes == 0
 
 

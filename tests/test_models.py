@@ -421,9 +421,11 @@ def test_dropout_changes_training_and_not_evaluation(generator):
     assert torch.equal(model(p), copy.deepcopy(model)(p))
 
 
+@pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_all_layers_of_an_lstm_in_one_call_are_its_layers_one_by_one(generator, dropout):
-    model = LSTM(LSTMConfig(features=4, labels=1, width=8, layers=3, dropout=dropout), generator).double()
+def test_all_layers_of_an_lstm_in_one_call_are_its_layers_one_by_one(generator, dropout, residual):
+    config = LSTMConfig(features=4, labels=1, width=8, layers=3, dropout=dropout, residual=residual)
+    model = LSTM(config, generator).double()
     p = regression(generator, k=1)
 
     def asked(plain):
@@ -436,7 +438,7 @@ def test_all_layers_of_an_lstm_in_one_call_are_its_layers_one_by_one(generator, 
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
     h = model.init(p).h
     for layer in model.layers:
-        h = layer(h)[0]
+        h = residual * h + layer(h)[0]
     torch.testing.assert_close(model.eval().visited(p, first=3, loops=3, gradient=3)[0].h, h)
 
 

@@ -236,6 +236,21 @@ def test_random_bases_are_uniform_over_the_orthogonal_group():
     assert abs((np.linalg.det(q) > 0).mean() - 0.5) < 4 * 0.5 / np.sqrt(count)
 
 
+@pytest.mark.parametrize("d", [1, 5])
+def test_a_basis_is_orthogonal_where_the_generator_draws_an_exact_zero(monkeypatch, d):
+    """A GPU draws one in 2^25 normal numbers as 0; of the last dimension's vector it is the only entry."""
+    draw = torch.randn
+
+    def with_zero(*size, **how):
+        out = draw(*size, **how)
+        out[:, -1, -1] = 0
+        return out
+
+    monkeypatch.setattr(torch, "randn", with_zero)
+    q = HalfAndHalf().draw(3, d, generator(), torch.float64).basis
+    np.testing.assert_allclose(q @ q.mT, np.tile(np.eye(d), (3, 1, 1)), atol=1e-14)
+
+
 def test_one_draw_can_be_kept_for_good():
     kept = Spectrum().fixed(5, generator(3))
     assert isinstance(kept, Given)

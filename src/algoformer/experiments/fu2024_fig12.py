@@ -13,7 +13,7 @@ from algoformer.analysis import Candidate
 from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.maps import Maps, able, draw, linear
-from algoformer.experiments.softmax import LONG, TINY, stored
+from algoformer.experiments.softmax import SHORT, TINY, stored
 from algoformer.solvers import BFGS, LBFGS
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Config(fig3.Config):
 
 
 PAPER = Config()
-GPU = Config(**LONG)
+GPU = Config(**SHORT)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, conjugate=3, quasi=4, descent=8)
 

@@ -13,7 +13,7 @@ from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, stated
 from algoformer.experiments.layers import layer_answers
-from algoformer.experiments.softmax import LONG, TINY, stored
+from algoformer.experiments.softmax import SHORT, TINY, stored
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ class Config(fig3.Config):
 
 
 PAPER = Config()
-GPU = Config(**LONG)
+GPU = Config(**SHORT)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, newton=4, descent=8, shown=(1, 2, 3))
 

@@ -16,7 +16,7 @@ from algoformer.analysis import readings
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, coded, stated
 from algoformer.experiments.layers import layer_answers
-from algoformer.experiments.softmax import LONG, TINY, Softmax, stored
+from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
 from algoformer.solvers import GradientDescent, Newton
 from algoformer.tasks import HalfAndHalf, Isotropic, LinearRegression
 from algoformer.training import Recipe
@@ -54,7 +54,7 @@ class Config(Softmax):
 
 
 PAPER = Config()
-GPU = Config(**LONG)
+GPU = Config(**SHORT)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=2, newton=4, descent=8)
 

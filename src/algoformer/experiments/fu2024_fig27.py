@@ -15,7 +15,7 @@ from algoformer.experiments import fu2024_fig2
 from algoformer.experiments.drawing import COLOURS, axes, legend, whole_numbers
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.layers import layer_answers, layer_weights
-from algoformer.experiments.softmax import LONG, TINY, stored
+from algoformer.experiments.softmax import SHORT, TINY, stored
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ class Config(fu2024_fig2.Config):
 
 
 PAPER = Config()
-GPU = Config(**LONG)
+GPU = Config(**SHORT)
 CPU = stored(GPU)
 SMOKE = Config(**TINY | {"d": 3}, layers=3, weighed=8)
 

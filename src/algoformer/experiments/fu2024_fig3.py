@@ -15,7 +15,7 @@ from algoformer.experiments import fu2024_fig2
 from algoformer.experiments.experiment import Claim, Site, assumed, coded
 from algoformer.experiments.layers import layer_answers
 from algoformer.experiments.maps import Maps, doubling, draw, error_maps, exponential, leads, linear
-from algoformer.experiments.softmax import LONG, TINY, stored
+from algoformer.experiments.softmax import SHORT, TINY, stored
 from algoformer.solvers import ConjugateGradient, GradientDescent, Newton
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Config(fu2024_fig2.Config):
 
 
 PAPER = Config()
-GPU = Config(**LONG)
+GPU = Config(**SHORT)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, newton=4, descent=8, conjugate=3)
 

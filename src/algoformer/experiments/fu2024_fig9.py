@@ -14,7 +14,7 @@ from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.layers import layer_answers, layer_weights
 from algoformer.experiments.maps import Maps, draw, exponential, linear, weight_maps
-from algoformer.experiments.softmax import LONG, TINY, stored
+from algoformer.experiments.softmax import SHORT, TINY, stored
 from algoformer.prompt import Dense
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Config(fig3.Config):
 
 
 PAPER = Config()
-GPU = Config(**LONG)
+GPU = Config(**SHORT)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, newton=4, descent=8, weighed=8)
 

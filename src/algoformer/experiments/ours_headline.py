@@ -116,13 +116,13 @@ def plot(result: Result) -> Figure:
     for (name, curve), colour in zip(result.curves.items(), COLOURS, strict=False):
         ax.loglog(curve["step"], [max(v, 1e-12) for v in curve["last"]], color=colour, label=name)
         ax.plot(curve["step"][-1], last(result.errors[name]) / last(result.zero), "o", color=colour)
-        if name in result.laws and math.isfinite(result.laws[name][0]):
-            scale, exponent = result.laws[name]
+        scale, exponent = result.laws.get(name, (math.nan, math.nan))
+        if exponent > 0:
             ends = [curve["step"][-1] / 2, max(PUBLISHED_AT, curve["step"][-1])]
             ax.plot(ends, [scale * s**-exponent for s in ends], "--", color=colour, linewidth=1)
     for bar, words in ((4.8e-4, "standard, published"), (7.8e-4, "looped, published")):
         ax.plot(PUBLISHED_AT, bar, "*", markersize=12, color="#888888")
-        ax.annotate(words, (PUBLISHED_AT, bar), ha="right", fontsize=8)
+        ax.annotate(words, (PUBLISHED_AT, bar), (8, 0), textcoords="offset points", va="center", fontsize=8)
     ax.set(xlabel="steps", ylabel="squared error at 40 examples / zero predictor's")
     counted(ax)
     legend(fig, ax)

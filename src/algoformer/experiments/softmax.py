@@ -165,11 +165,11 @@ class Softmax:
         return LinearRegression(d=self.d, n=self.n, noise=noise, dense=True)
 
 
-# What one GPU does. COMPARED: a comparison, at a constant learning rate, of averaged weights. LONG: the same for the
-# standard transformer of the headline, whose layers Fu et al. ask. SHORT: our shorter recipe, with a cosine.
+# What one GPU does. COMPARED: a comparison, at a constant learning rate, of averaged weights. SHORT: our recipe for the
+# models that Fu et al. ask. At a constant 3e-4 twelve layers come apart, and from five inputs on it can take them
+# 40,000 steps to begin (`ours_headline`); from one on they begin sooner.
 COMPARED: dict[str, Any] = {"steps": 60_000, "rates": RATES, "ema": 0.999, "prompts": 6400}
-LONG: dict[str, Any] = {"steps": 300_000, "rates": RATES, "ema": 0.999}
-SHORT: dict[str, Any] = {"steps": 100_000, "lr": 3e-4, "cosine": True}
+SHORT: dict[str, Any] = {"steps": 100_000, "lr": 3e-4, "cosine": True, "start_dims": 1}
 TINY: dict[str, Any] = {
     "d": 2, "n": 4, "width": 8, "heads": 2, "steps": 3, "batch": 4, "warmup": 1, "start_dims": 1, "prompts": 8,
     "pilot": 2,

@@ -163,6 +163,14 @@ def _tanh(v):
 
 
 @triton.jit
+def _fine_tanh(v):
+    """The same with all digits near 0 too, where a difference from 1 has lost them."""
+    s = v * v
+    near = v * (1.0 - s * (0.3333333333333333 - s * (0.13333333333333333 - s * 0.05396825396825397)))
+    return tl.where(s < 0.04, near, _tanh(v))
+
+
+@triton.jit
 def _gelu_parts(u):
     """tanh(sqrt(2/pi) (u + 0.044715 u^3)), and the derivative of its argument."""
     t = _tanh(0.7978845608028654 * u * (1.0 + 0.044715 * u * u))
@@ -371,7 +379,7 @@ def _cell_gates(gates, bias, layer, k, count, rows, row, col, inside, W: tl.cons
     at = gates + ((layer.to(tl.int64) * count + k) * rows + row) * 4 * W + col
     bias += layer * 4 * W + col
     i, f = tl.sigmoid(_biased(at, bias, inside)), tl.sigmoid(_biased(at + W, bias + W, inside))
-    g, o = _tanh(_biased(at + 2 * W, bias + 2 * W, inside)), tl.sigmoid(_biased(at + 3 * W, bias + 3 * W, inside))
+    g, o = _fine_tanh(_biased(at + 2 * W, bias + 2 * W, inside)), tl.sigmoid(_biased(at + 3 * W, bias + 3 * W, inside))
     return at, i, f, g, o
 
 
@@ -382,36 +390,45 @@ def _biased(at, bias, inside):
 
 @triton.jit(do_not_specialize=["k"])
 def _cell(
-    gates, bias, c, u, k, count, tokens, rows, LAYERS: tl.constexpr, W: tl.constexpr, SIZE: tl.constexpr
+    gates, bias, c, u, stream, k, count, tokens, rows,
+    LAYERS: tl.constexpr, W: tl.constexpr, RESIDUAL: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     layer, row, col, inside, now, runs = _cell_place(k, count, tokens, rows, W, SIZE)
     _, i, f, g, o = _cell_gates(gates, bias, layer, k, count, rows, row, col, inside, W)
     own = (now * rows + row) * W + col
     after = tl.where(runs, f * tl.load(c + own, mask=inside, other=0.0) + i * g, 0.0)
-    h = tl.where(runs, o * _tanh(after), 0.0).to(u.dtype.element_ty)
+    kind: tl.constexpr = u.dtype.element_ty
+    h = tl.where(runs, o * _fine_tanh(after), 0.0)
     tl.store(c + own + rows * W, after, mask=inside)
-    tl.store(u + ((now + 1) * rows + row) * 2 * W + W + col, h, mask=inside)
+    tl.store(u + ((now + 1) * rows + row) * 2 * W + W + col, h.to(kind), mask=inside)
     if layer + 1 < LAYERS:
-        tl.store(u + ((now + count + 2) * rows + row) * 2 * W + col, h, mask=inside)
+        if RESIDUAL:
+            h += tl.load(stream + own, mask=inside, other=0.0)
+            tl.store(stream + own + (count + 2) * rows * W, h, mask=inside)
+        tl.store(u + ((now + count + 2) * rows + row) * 2 * W + col, h.to(kind), mask=inside)
 
 
 @triton.jit(do_not_specialize=["k"])
 def _cell_back(
-    gates, bias, c, du, dc, grad, k, count, tokens, rows, LAYERS: tl.constexpr, W: tl.constexpr, SIZE: tl.constexpr
+    gates, bias, c, du, dc, past, grad, k, count, tokens, rows,
+    LAYERS: tl.constexpr, W: tl.constexpr, RESIDUAL: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     layer, row, col, inside, now, runs = _cell_place(k, count, tokens, rows, W, SIZE)
     at, i, f, g, o = _cell_gates(gates, bias, layer, k, count, rows, row, col, inside, W)
     own = (now * rows + row) * W + col
-    dh = tl.load(du + ((now + 1) * rows + row) * 2 * W + W + col, mask=inside, other=0.0).to(tl.float32)
+    asked = inside & runs
     if layer + 1 < LAYERS:
-        dh += tl.load(du + ((now + count + 2) * rows + row) * 2 * W + col, mask=inside, other=0.0).to(tl.float32)
+        above = tl.load(du + ((now + count + 2) * rows + row) * 2 * W + col, mask=asked, other=0.0).to(tl.float32)
+        if RESIDUAL:
+            above += tl.load(past + own + (count + 2) * rows * W, mask=asked, other=0.0)
     else:
-        asked = inside & runs
-        dh += tl.load(grad + (row * tokens + k - layer) * W + col, mask=asked, other=0.0).to(tl.float32)
-    t = _tanh(tl.load(c + own + rows * W, mask=inside, other=0.0))
+        above = tl.load(grad + (row * tokens + k - layer) * W + col, mask=asked, other=0.0).to(tl.float32)
+    dh = above + tl.load(du + ((now + 1) * rows + row) * 2 * W + W + col, mask=asked, other=0.0).to(tl.float32)
+    if RESIDUAL:
+        tl.store(past + own, above, mask=inside)
+    t = _fine_tanh(tl.load(c + own + rows * W, mask=inside, other=0.0))
     dc += (layer * rows + row) * W + col
     cell = tl.where(runs, tl.load(dc, mask=inside, other=0.0) + dh * o * (1.0 - t * t), 0.0)
-    dh = tl.where(runs, dh, 0.0)
     before = tl.load(c + own, mask=inside, other=0.0)
     kind: tl.constexpr = gates.dtype.element_ty
     tl.store(at, (cell * g * i * (1.0 - i)).to(kind), mask=inside)
@@ -534,19 +551,29 @@ def act_back(u: Tensor, grad: Tensor, sums: Sums, relu: bool) -> None:
     _act_back[grid](u, grad, place, place.stride(0), rows, add, f, relu, ACT_ROWS, ACT_COLS, turns, num_warps=ACT_WARPS)
 
 
-def cell(gates: Tensor, bias: Tensor, c: Tensor, u: Tensor, k: int, tokens: int) -> None:
-    """The cells of diagonal k of stacked LSTMs, from their gates [l k b 4w]: the next c [l k b w], and h into u."""
+def cell(gates: Tensor, bias: Tensor, c: Tensor, u: Tensor, stream: Tensor | None, k: int, tokens: int) -> None:
+    """The cells of diagonal k of stacked LSTMs, from their gates [l k b 4w]: the next c [l k b w], and h into u.
+
+    With a residual stream [l k b w], the inputs of every layer, h is added to it and the sum put into u.
+    """
     (layers, count, rows, _), w = gates.shape, c.shape[3]
     grid = triton.cdiv(rows * w, CELL_SIZE), layers
-    _cell[grid](gates, bias, c, u, k, count, tokens, rows, layers, w, CELL_SIZE, num_warps=4)
+    residual, stream = stream is not None, c if stream is None else stream
+    _cell[grid](gates, bias, c, u, stream, k, count, tokens, rows, layers, w, residual, CELL_SIZE, num_warps=4)
 
 
-def cell_back(gates: Tensor, bias: Tensor, c: Tensor, du: Tensor, dc: Tensor, grad: Tensor, k: int) -> None:
-    """The gradient of the gates of diagonal k, in their place, and that of its cells in dc, where the next one's is."""
+def cell_back(
+    gates: Tensor, bias: Tensor, c: Tensor, du: Tensor, dc: Tensor, past: Tensor | None, grad: Tensor, k: int
+) -> None:
+    """The gradient of the gates of diagonal k, in their place, and that of its cells in dc, where the next one's is.
+
+    With a residual stream also what its inputs get past the gates, into `past` [l k b w].
+    """
     (layers, count, rows, _), w = gates.shape, c.shape[3]
     grid = triton.cdiv(rows * w, CELL_SIZE), layers
+    residual, past = past is not None, c if past is None else past
     _cell_back[grid](
-        gates, bias, c, du, dc, grad, k, count, grad.shape[1], rows, layers, w, CELL_SIZE, num_warps=4
+        gates, bias, c, du, dc, past, grad, k, count, grad.shape[1], rows, layers, w, residual, CELL_SIZE, num_warps=4
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from algoformer.experiments.estimate import MEASURED, PEAK
 from algoformer.experiments.experiment import Judgement, Verdict, title
 from algoformer.experiments.ledger import FILE, Entry, entries
 from algoformer.experiments.protocol import reached
-from algoformer.experiments.reasons import REASONS
+from algoformer.experiments.reasons import REASONS, REMARKS
 from algoformer.experiments.registry import load
 from algoformer.experiments.tiers import plan
 from algoformer.files import file_at, replace_file
@@ -88,6 +88,8 @@ def _scale(found: Sequence[Shown]) -> Iterable[str]:
         )
         if (more := numbers(s)) is not None:
             yield table(*more)
+        if s.name in REMARKS:
+            yield f"{REMARKS[s.name]}\n"
 
 
 def _small(found: Sequence[Shown]) -> Iterable[str]:

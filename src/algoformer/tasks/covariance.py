@@ -216,11 +216,12 @@ def rotations(count: int, d: int, generator: torch.Generator, dtype: torch.dtype
 
     Each reflection is that of a fresh Gaussian vector in one dimension less (Stewart 1980). Their product is
     I - U T U' with T^-1 = triu(U'U, 1) + I/2, which a GPU takes for the whole batch at once, and QR matrix by matrix.
+    A vector of length 0 reflects nothing: in the last dimension one in 2^25 of a GPU's is, by rounding in Box-Muller.
     """
     g = torch.randn(count, d, d, generator=generator, device=generator.device, dtype=dtype).tril()
     sign = torch.where(g.diagonal(dim1=1, dim2=2) < 0, -1.0, 1.0).to(dtype)
     u = g + torch.diag_embed(sign * g.norm(dim=1))
-    u = u / u.norm(dim=1, keepdim=True)
+    u = u / u.norm(dim=1, keepdim=True).clamp(min=torch.finfo(dtype).tiny)
     eye = torch.eye(d, device=generator.device, dtype=dtype)
     reflected = torch.linalg.solve_triangular((u.mT @ u).triu(1) + eye / 2, u.mT, upper=True)
     out: Tensor = (u @ reflected - eye) * sign[:, None]
