@@ -98,7 +98,7 @@ def test_a_changed_cut_or_moved_file_of_answers_is_refused_by_name(tmp_path):
     refused("must lie at the hash")
 
 
-@pytest.mark.parametrize("name", SOFTMAX)
+@pytest.mark.parametrize("name", [*SOFTMAX, "giannou2024_fig2", "giannou2024_fig3", "giannou2024_fig8"])
 def test_a_figure_is_made_again_from_kept_answers_without_the_model(tmp_path, name):
     experiment = load(name)
     site = Site(models=tmp_path / "models", answers=tmp_path / "answers", folder=tmp_path / "unfinished")

@@ -50,11 +50,7 @@ class Result:
 def run(config: Config, site: Site) -> Result:
     """Train one model for each depth; Newton on the same prompts."""
     task = config.task(config.kappa)
-    mean, median = [], []
-    for layers in config.layers:
-        found = config.tested(config.model(layers, task, site), task, site)
-        mean.append(found.mean[-1][-1] / found.zero)
-        median.append(found.median[-1][-1] / found.zero)
+    errors = [config.errors(layers, task, site) for layers in config.layers]
     curves: dict[str, dict[str, list[float]]] = {"I": {}, "S": {}}
     steps = list(range(1, max(config.layers) + 1))
     for start in ("I", "S"):
@@ -62,8 +58,9 @@ def run(config: Config, site: Site) -> Result:
             found = config.tested(Newton(start=start, order=order), task, site, steps)
             curves[start][str(order)] = [row[-1] / found.zero for row in found.mean]
     return Result(
-        layers=list(config.layers), mean=mean, median=median, newton_identity=curves["I"], newton_gram=curves["S"]
-    )
+        layers=list(config.layers), mean=[mean for mean, _ in errors], median=[median for _, median in errors],
+        newton_identity=curves["I"], newton_gram=curves["S"],
+    )  # fmt: skip
 
 
 def claims(result: Result) -> list[Claim]:

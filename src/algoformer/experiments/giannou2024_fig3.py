@@ -15,6 +15,7 @@ import torch
 
 from algoformer.algorithm import Algorithm
 from algoformer.analysis import sweep
+from algoformer.experiments.answers import kept
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Knob, Site, assumed, coded, stated
 from algoformer.experiments.lsa import MEDIUM, SMALL, TINY, Attention
@@ -41,8 +42,11 @@ class Config(Attention):
 
     @property
     def masked(self) -> Config:
-        """The query hidden from the keys, for the deepest model: unclipped sums grow past all bounds, means do not."""
-        return replace(self, hidden=True, clip=None, mean=True)
+        """The query hidden from the keys, for the deepest model: unclipped sums grow past all bounds, means do not.
+
+        Without norm they are still large on rare prompts, which a robust loss lets pass.
+        """
+        return replace(self, hidden=True, clip=None, mean=True, robust=self.robust if self.norm else 0.05)
 
     def recipes(self) -> Iterator[Recipe]:
         yield from super().recipes()
@@ -88,11 +92,17 @@ def run(config: Config, site: Site) -> Result:
     truth = (query[0, 0] @ w - query[0, 0, 0] * w[0] + values * w[0]).tolist()
 
     def swept(setting: Config, layers: int) -> tuple[list[float], float, float]:
-        model = setting.model(layers, task, site)
-        line, straight = _swept(model, prompt.to(device=site.device), values)
-        with torch.no_grad():
-            plain = model.predict(sample.prompt.to(device=site.device)).cpu()
-        return line, straight, float((plain - sample.target).square().mean() / sample.target.square().mean())
+        def make() -> dict[str, torch.Tensor]:
+            model = setting.model(layers, task, site)
+            line, straight = _swept(model, prompt.to(device=site.device), values)
+            with torch.no_grad():
+                plain = model.predict(sample.prompt.to(device=site.device)).cpu()
+            error = (plain - sample.target).square().mean() / sample.target.square().mean()
+            return {"line": torch.tensor(line), "straight": torch.tensor(straight), "error": error}
+
+        sizes = config.batch_of_prompts, config.points, round(1000 * config.far)
+        found = kept("sweep", setting.recipe(layers, task), sizes, site, make)
+        return found["line"].tolist(), found["straight"].item(), found["error"].item()
 
     found = [swept(config, layers) for layers in config.layers]
     masked = swept(config.masked, max(config.layers))

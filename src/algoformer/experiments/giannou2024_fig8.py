@@ -68,11 +68,8 @@ def run(config: Config, site: Site) -> Result:
     newton: dict[str, dict[str, list[float]]] = {}
     for kappa, noise in config.panels:
         panel, task = f"kappa {kappa:g}, noise {noise:g}", config.task(kappa, noise)
-        attention[panel], median[panel], newton[panel] = [], [], {}
-        for layers in config.layers:
-            found = config.tested(config.model(layers, task, site), task, site)
-            attention[panel].append(found.mean[-1][-1] / found.zero)
-            median[panel].append(found.median[-1][-1] / found.zero)
+        errors = [config.errors(layers, task, site) for layers in config.layers]
+        attention[panel], median[panel], newton[panel] = [mean for mean, _ in errors], [m for _, m in errors], {}
         for order in config.orders:
             solver = Newton(start="I", order=order, ridge=noise**2)
             found = config.tested(solver, task, site, range(1, max(config.layers) + 1))
