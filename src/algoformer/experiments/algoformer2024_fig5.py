@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
@@ -35,6 +35,11 @@ class Config(Softmax):
     layers: int = assumed(12)  # of the standard transformer, which is trained in both precisions
     precisions: tuple[str, ...] = assumed(())
 
+    @property
+    def surely(self) -> Config:
+        """How the standard transformer is trained, so that there is something to compare: see `softmax.SHORT`."""
+        return replace(self, start_dims=1, cosine=True)
+
     def recipes(self) -> Iterator[Recipe]:
         """The trainings, pilots first."""
         calm, (count, window) = self.task("linear"), self.pairs[0]
@@ -45,7 +50,7 @@ class Config(Softmax):
             for loops, last in self.pairs:
                 yield self.recipe(self.algoformer(calm, loops), self.task("linear", noise), window=last)
         for precision in self.precisions:
-            yield self.recipe(self.standard(calm, self.layers), calm, precision=precision)  # type: ignore[arg-type]
+            yield self.surely.recipe(self.standard(calm, self.layers), calm, precision=precision)  # type: ignore[arg-type]
 
 
 PAPER = Config()
@@ -93,7 +98,7 @@ def run(config: Config, site: Site) -> Result:
     for precision in config.precisions:
         shape = config.standard(calm, config.layers)
         lr = config.rate(shape, calm, site).lr
-        found = config.measured(shape, calm, site, purpose=f"standard, {precision}", lr=lr, precision=precision)
+        found = config.surely.measured(shape, calm, site, purpose=f"standard, {precision}", lr=lr, precision=precision)
         standard[precision] = found.errors[-1][-1] / zeros(calm, config.prompts)[-1]
     trained = [p[0] for p in config.pairs]
     return Result(longest=config.longest, trained=trained, lines=lines, ridge=ridge, standard=standard)
