@@ -4,6 +4,7 @@ Every uninitialised buffer is filled with NaN, so that one that is read before i
 """
 
 import copy
+import itertools
 import sys
 
 import torch

@@ -1,5 +1,6 @@
 """The training loop: its loss, its curricula, its checkpoints, and that nothing is lost."""
 
+import copy
 import itertools
 import json
 import math
@@ -400,7 +401,7 @@ def test_dropout_too_is_a_function_of_seed_and_step():
 
 
 class Broken(Task):
-    """Prompts whose labels explode at a chosen step."""
+    """Prompts whose labels are infinite from a chosen draw on."""
 
     def __init__(self, after):
         self.after, self.calls = after, 0
@@ -413,16 +414,18 @@ class Broken(Task):
         return sample
 
 
-def test_divergence_stops_the_run_and_says_what_to_try():
-    with pytest.raises(TrainingDiverged, match=r"at step 6; no checkpoint was written\. Try a smaller lr"):
+def test_a_task_that_draws_infinite_numbers_is_told_apart_from_a_divergence():
+    with pytest.raises(ValueError, match="answers of a task must be finite; those of step 6 are not"):
         train(tiny(), Broken(after=7), TrainConfig(steps=20, batch=4, log_every=5, fast=False))
 
 
-def test_a_diverging_run_keeps_its_last_good_checkpoint(tmp_path):
+def test_divergence_stops_the_run_says_what_to_try_and_keeps_the_last_good_checkpoint(tmp_path):
     config = TrainConfig(
         steps=40, batch=4, lr=1e30, clip=None, warmup=0, schedule="constant", log_every=1, checkpoint_every=1
     )
     model = LinearTransformer(LinearTransformerConfig(features=3, layers=2), torch.Generator().manual_seed(0))
+    with pytest.raises(TrainingDiverged, match=r"no checkpoint was written\. Try a smaller lr"):
+        train(copy.deepcopy(model), LinearRegression(d=3, n=4), config)
     with pytest.raises(TrainingDiverged, match="the last good checkpoint is"):
         train(model, LinearRegression(d=3, n=4), config, tmp_path)
     step, tree, wrong = checkpoint.latest(tmp_path / "checkpoints")

@@ -247,14 +247,22 @@ class _Run:
             self.first_loss = self.first_loss or abs(loss)
             finite = loss - loss == 0 and norm - norm == 0
             if not finite or abs(loss) > LARGEST * self.first_loss:
+                step = self.done - len(new) + i
+                self._drawn_well(step)
                 last = (
                     "no checkpoint was written" if self.saved is None else f"the last good checkpoint is {self.saved}"
                 )
                 raise TrainingDiverged(
-                    f"the loss is {loss:g}, the gradient's norm {norm:g} at step {self.done - len(new) + i}; {last}. "
+                    f"the loss is {loss:g}, the gradient's norm {norm:g} at step {step}; {last}. "
                     "Try a smaller lr, a longer warmup, a smaller clip, precision fp32 or, for linear attention, robust"
                 )
         self.pending += new
+
+    def _drawn_well(self, step: int) -> None:
+        """Refuse a task whose own numbers are sick: it is not the training that diverged."""
+        drawn = self.data.batch(step, self.curriculum.size(step)).tensors()
+        if not all(bool(v.isfinite().all()) for v in drawn):
+            raise ValueError(f"the prompts and answers of a task must be finite; those of step {step} are not")
 
     def _line(self, size: Size) -> None:
         """One line of the log; here alone the curriculum may move on, so that a resumed run moves at the same steps."""
