@@ -29,7 +29,7 @@ class Config(fig3.Config):
 
 
 PAPER = Config()
-GPU = Config(**SHORT | {"start_dims": 5})  # of noise it learned that way too
+GPU = Config(**SHORT | {"start_dims": 5})  # as it was run; with noise that began too
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, newton=4, descent=8, conjugate=2)
 

@@ -24,6 +24,7 @@ REMARKS: dict[str, str] = {
         "The standard transformer came apart. It took 50,000 steps to learn with 5 inputs, and at the constant rate "
         "that pilots of 10,000 steps had chosen the attention of its sixth layer then saturated: in float32 the "
         "gradient there is rounding error, which grows without bound, and clipping the whole by it stops the other "
-        "layers. With a cosine the same model learns (`fu2024_fig19`)."
+        "layers (as its weights showed, which are too large to be kept). With a cosine and noise the same model learns "
+        "(`fu2024_fig19`)."
     ),
 }
