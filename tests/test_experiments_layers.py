@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from algoformer.experiments.softmax import TINY, Softmax, stored
 from algoformer.models import LinearSelfAttentionConfig, Transformer, TransformerConfig
 from algoformer.prompt import Dense
 from algoformer.solvers import GradientDescent, LeastSquares, Newton
+from algoformer.task import Sample, Task, Truth
 from algoformer.tasks import LinearRegression
 from algoformer.training import Recipe, TrainConfig
 
@@ -121,7 +123,7 @@ def test_kept_answers_to_other_prompts_are_refused(tmp_path):
     task = settings.task("linear")
     config = settings.standard(task, 1)
     y = fixed(task, settings.prompts, Site(seed=1)).y
-    kept("layers", settings.recipe(config, task), (settings.prompts,), site, lambda: {"y": y, "answers": y[None]})
+    kept("read", settings.recipe(config, task), (settings.prompts,), site, lambda: {"y": y, "answers": y[None]})
     with pytest.raises(ValueError, match="the prompts drawn here"):
         layer_answers(settings, config, task, site)
 
@@ -153,9 +155,32 @@ def test_a_layer_says_the_same_of_a_prefix_as_of_the_whole(generator):
         torch.testing.assert_close(reader.trace(dense.prefix(i))[:, :, 0], whole[:, :, i], rtol=1e-4, atol=1e-5)
 
 
+class Taught(Task):
+    """Every label is what a model says of the pairs before it."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def sample(self, batch, generator, dtype=torch.float32):
+        x = torch.randn(batch, 5, 3, generator=generator, dtype=dtype)
+        y = torch.zeros(batch, 5, 1, dtype=dtype)
+        with torch.no_grad():
+            for i in range(5):
+                y[:, i] = self.model(Dense(x, y))[:, i]
+        return Sample(Dense(x, y), y, Truth(y, None))
+
+
+def test_the_last_read_out_can_say_what_the_model_says(generator):
+    model = Transformer(TransformerConfig(features=3, width=8, heads=2, layers=2), generator)
+    with torch.no_grad():
+        model.answer.norm.weight.normal_(generator=generator)
+    errors = read_layers(model, Taught(model), 100, Site()).errors
+    assert errors[-1] < 1e-9 < 1e-3 < errors[-2]
+
+
 class Held(NamedTuple):
     h: torch.Tensor
-    rows: slice
+    layout: Any = SimpleNamespace(rows=slice(None))
 
 
 class Holding(Algorithm):
@@ -163,17 +188,18 @@ class Holding(Algorithm):
 
     steps = limit = 1
     kinds = (Dense,)
+    answer = SimpleNamespace(norm=torch.nn.Identity())
 
     def prepare(self, p: Any) -> Any:
         return p
 
     def init(self, p):
         asked = p.x if isinstance(p, Dense) else p.queries
-        return Held(asked, slice(None))
+        return Held(asked)
 
     def step(self, p, s, t):
         answer = LeastSquares().predict(p)
-        return Held(2 * answer, slice(None))
+        return Held(2 * answer)
 
 
 Holding.__abstractmethods__ = frozenset()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from algoformer.experiments import estimate
@@ -26,15 +27,14 @@ ENDS = {"stuck": "stuck at half time", "diverged": "diverged"}  # what the key o
 
 
 class Entrant(NamedTuple):
-    """A model of a comparison: its config, the window of its loss, and the steps if not those of all.
+    """A model of a comparison: its config, the window of its loss, and what of its training is not that of all.
 
-    `like` names the one whose learning rate it takes, without pilots of its own.
+    `like` names the one whose learning rate it takes, without pilots of its own; a rate among `how` needs none either.
     """
 
     model: Any
     window: int | None = None
-    steps: int | None = None
-    cosine: bool = False
+    how: Mapping[str, Any] = MappingProxyType({})
     like: str | None = None
 
 
@@ -63,23 +63,27 @@ class Comparison(Softmax):
         }
 
     def choice(self, name: str, site: Site) -> Rate:
-        """The learning rate of an entrant, by its own pilots or those of the one it is like."""
-        piloted = self.entrants[self.entrants[name].like or name]
+        """The learning rate of an entrant: its own, or by its pilots or those of the one it is like."""
+        e = self.entrants[name]
+        if "lr" in e.how:
+            return Rate(e.how["lr"], {})
+        piloted = self.entrants[e.like or name]
         return self.rate(piloted.model, self.subject, site, window=piloted.window)
 
     def chosen(self, name: str, site: Site, steps: int | None = None) -> Recipe:
         """The training of an entrant at the rate that pilots chose, for its own number of steps if not for others."""
-        e, lr = self.entrants[name], self.choice(name, site).lr
-        how: dict[str, Any] = {"window": e.window, "steps": steps or e.steps, "cosine": e.cosine or None}
-        return self.recipe(e.model, self.subject, lr=lr, **how)
+        return self._training(self.entrants[name], lr=self.choice(name, site).lr, steps=steps)
 
     def recipes(self) -> Iterator[Recipe]:
         """All trainings, pilots first; the learning rate of the others is open until then."""
         for e in self.entrants.values():
-            if e.like is None:
+            if e.like is None and "lr" not in e.how:
                 yield from self.pilots(e.model, self.subject, window=e.window)
         for e in self.entrants.values():
-            yield self.recipe(e.model, self.subject, window=e.window, steps=e.steps, cosine=e.cosine or None)
+            yield self._training(e)
+
+    def _training(self, e: Entrant, **given: Any) -> Recipe:
+        return replace(self, **e.how).recipe(e.model, self.subject, window=e.window, **given)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from algoformer.solvers import BFGS, LBFGS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 3
+REVISION = 4
 Result = Maps
 
 

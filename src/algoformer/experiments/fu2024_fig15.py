@@ -17,7 +17,7 @@ from algoformer.experiments.softmax import SHORT, TINY, stored
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 4
+REVISION = 5
 SOURCE = "Figures 4, 15"
 Result = Maps
 

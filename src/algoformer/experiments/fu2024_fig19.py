@@ -16,7 +16,7 @@ from algoformer.experiments.softmax import SHORT, TINY, stored
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 4
+REVISION = 5
 SOURCE = "Figure 19"
 Result = Maps
 
@@ -29,7 +29,7 @@ class Config(fig3.Config):
 
 
 PAPER = Config()
-GPU = Config(**SHORT | {"start_dims": 5})  # as it was run; with noise that began too
+GPU = Config(**SHORT)
 CPU = stored(GPU)
 SMOKE = Config(**TINY, layers=3, newton=4, descent=8, conjugate=2)
 

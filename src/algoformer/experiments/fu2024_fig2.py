@@ -24,7 +24,7 @@ from algoformer.training import Recipe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 3
+REVISION = 4
 SOURCE = "Figure 2"
 
 

@@ -13,7 +13,7 @@ from algoformer.experiments.softmax import SHORT, TINY, stored
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 3
+REVISION = 4
 SOURCE = "Figures 24, 25"
 Result = Maps
 

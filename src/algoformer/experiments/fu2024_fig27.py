@@ -20,7 +20,7 @@ from algoformer.experiments.softmax import SHORT, TINY, stored
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 3
+REVISION = 4
 SOURCE = "Figure 27"
 
 

@@ -21,7 +21,7 @@ from algoformer.solvers import ConjugateGradient, GradientDescent, Newton
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 4
+REVISION = 5
 SOURCE = "Figure 3"
 Result = Maps
 

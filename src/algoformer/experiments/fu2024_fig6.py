@@ -20,7 +20,7 @@ from algoformer.training import Recipe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 4
+REVISION = 5
 SOURCE = "Figure 6"
 
 

@@ -20,7 +20,7 @@ from algoformer.prompt import Dense
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 3
+REVISION = 4
 SOURCE = "Figure 9"
 
 

@@ -1,7 +1,8 @@
 """What each layer of a trained transformer knows: a linear read-out for every layer (Fu et al. 2024, Section 4).
 
 The read-outs are fitted in closed form on other prompts of the same task, one for all positions, as Fu et al. retrain
-theirs by gradient descent. What the layers say on fixed prompts is kept, so that figures need no weights.
+theirs by gradient descent; like theirs, that of the last layer sees the stream behind the model's norm, the others see
+it as it is. What the layers say on fixed prompts is kept, so that figures need no weights.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def layer_answers(settings: Softmax, config: Any, task: Task[Any], site: Site) -
     def make(model: Model) -> dict[str, Tensor]:
         return {"answers": read_layers(model, task, settings.prompts, site).answers}
 
-    prompt, found = _kept("layers", settings, (settings.prompts,), config, task, site, make)
+    prompt, found = _kept("read", settings, (settings.prompts,), config, task, site, make)
     return Read(prompt, found["answers"])
 
 
@@ -76,7 +77,7 @@ def layer_weights(settings: Softmax, prompts: int, config: Any, task: Task[Any],
         found = weigh_layers(model, task, settings.prompts, prompts, site)
         return {"w": found.w, "linearity": found.linearity}
 
-    prompt, found = _kept("weights", settings, (settings.prompts, prompts), config, task, site, make)
+    prompt, found = _kept("weighed", settings, (settings.prompts, prompts), config, task, site, make)
     return Weighed(prompt, found["w"], found["linearity"])
 
 
@@ -138,7 +139,7 @@ class ReadOuts(Algorithm[Any, Layer]):
         return Layer(t + 1, self.model.step(p, s.state, t))
 
     def read(self, p: Any, s: Layer) -> Tensor:
-        h = _rows(s.state)
+        h = _seen(self.model, s.state, s.t)
         return self.probes[s.t](h.flatten(0, 1).double()).to(h.dtype).reshape(p.asked)
 
 
@@ -148,7 +149,8 @@ def read_outs(model: Model, task: Task[Any], prompts: int, site: Site) -> ReadOu
     target = known.y.double().flatten(0, 1)
     with torch.no_grad():
         q = model.prepare(known.to(device=site.device))
-        fits = [fit(_rows(s).double().cpu().flatten(0, 1), target) for s in model.states(q)]
+        seen = (_seen(model, s, t) for t, s in enumerate(model.states(q)))
+        fits = [fit(h.double().cpu().flatten(0, 1), target) for h in seen]
     parts = ("centre", "scale", "w", "offset")
     return ReadOuts(model, [Probe(*(getattr(f, part).to(site.device) for part in parts)) for f in fits])
 
@@ -178,8 +180,8 @@ def _kept(
     return prompt.to(dtype=torch.float64), found
 
 
-def _rows(state: Any) -> Tensor:
-    """The stream at the tokens that are read: of a transformer, or of an LSTM."""
-    rows = state.layout.rows if hasattr(state, "layout") else state.rows
-    out: Tensor = state.h[:, rows]
+def _seen(model: Any, state: Any, layer: int) -> Tensor:
+    """The stream at the tokens that are read; behind the norm that the model's own head has, if it is the last."""
+    h: Tensor = state.h[:, state.layout.rows]
+    out: Tensor = model.answer.norm(h) if layer == model.steps else h
     return out
