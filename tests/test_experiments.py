@@ -451,7 +451,7 @@ def test_what_a_stream_holds_linearly_is_read_out_of_it(generator):
     model = Transformer(TransformerConfig(features=2, width=8, heads=2, layers=2), generator)
     known, unknown = (read_layers(model, t, 200, Site()) for t in (Sums(), LinearRegression(d=2, n=4, dense=True)))
     assert known.answers.shape == (3, 200, 5, 1)
-    assert float(known.errors.max()) < 1e-3
+    assert float(known.errors[:-1].max()) < 1e-3  # the last is seen behind the norm
     assert float(unknown.errors.min()) > 0.5  # the weights differ from prompt to prompt, and nothing is trained
     answers, target = known.answers.numpy()[:, :, -1], known.prompt.y.numpy()[:, -1]
     assert np.allclose(known.errors.numpy(), ((answers - target) ** 2).mean((1, 2)) / (target**2).mean())
