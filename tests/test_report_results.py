@@ -170,6 +170,19 @@ def test_the_page_of_the_docs_is_that_of_the_results(tmp_path):
     assert page == markdown(root / "results"), "run: algoformer report --docs docs/results.md"
     for row in found.rows:
         assert row["claim"].replace("|", "\\|") in page
+    counts_and_lists([row["verdict"] for row in found.rows if row["source"] != "ours"], page)
+
+
+def counts_and_lists(verdicts, page):
+    """The page counts the claims of papers by verdict, and lists those that do not hold."""
+    heads = "What agrees with the papers", "Where a claim does not hold"
+    counted, listed = (page.split(f"## {head}\n")[1].split("\n## ")[0] for head in heads)
+    cells = [line.split("|")[2:-1] for line in counted.splitlines() if line.startswith("| ")]
+    holds, fails, held, not_held, untested = (sum(map(int, column)) for column in zip(*cells[1:], strict=True))
+    labels = ("holds", "fails", "one run each: held", "one run each: did not hold", "not tested at this scale")
+    wanted = [sum(verdict.startswith(label) for verdict in verdicts) for label in labels]
+    assert [holds, fails, held, not_held, untested] == wanted
+    assert fails + not_held == listed.count("\n| ") - 1
 
 
 def test_the_picture_of_a_step_adds_up_to_the_step():

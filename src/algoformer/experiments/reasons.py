@@ -7,12 +7,16 @@ REASONS: dict[str, str] = {
     "algoformer2024_fig2a": "not known; curves still fall, and in pilots at the paper's 1e-4 the standard leads too",
     "algoformer2024_fig2b": "likely pre: R² for phi is 0.27 after it, and 0.49 from its inputs (`ours_represented`)",
     "algoformer2024_fig2c": "one of three standard runs never learned the first link (error 0.58; the others 0.17)",
+    "fu2024_fig3": "by similarity of errors, methods that have all come to least squares are 0.0001 apart",
+    "fu2024_fig12": "the matched steps grow faster than along a line: 1, 3, 4, 8, 19, 36 for layers 4 to 9",
     "gatmiry2024_fig1": "the exact optimum is a I with a well below 1 at small n: the shape is right, not the scale",
     "gatmiry2024_fig2": "the exact optima of loops and layers are as far apart as the trained models",
     "gatmiry2024_fig3": "rare prompts carry the mean, and more loops make them explode; the median improves",
     "gatmiry2024_fig4": "the exact optimum moves away from I as loops are added; one loop does converge, and no slower",
     "giannou2024_fig2": "Newton from a multiple of S spends its first steps on scale; from one of I the claim holds",
     "giannou2024_fig3": "not known; the deepest model is trained at all scales of x, and asked at a small one",
+    "giannou2024_fig7": "three Newton steps, 39 layers, are at the minimum of the loss to seven digits: none is below",
+    "ours_headline": "24,000 steps at a falling rate are a twentieth of the published 500,000",
 }
 
 REMARKS: dict[str, str] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -21,6 +22,15 @@ from algoformer.report.page import markdown_table as table
 from algoformer.report.page import show
 from algoformer.report.results import Shown, measured, numbers, picture, scale_of, shown
 
+OURS = "AlgoFormer project"  # in the place of a paper: a claim of its own source is of another's
+KINDS = {
+    "holds": (Verdict.HOLDS, None),
+    "fails": (Verdict.FAILS, None),
+    "held in one run": (Verdict.ONE, True),
+    "did not hold in one run": (Verdict.ONE, False),
+    "not tested at this scale": (Verdict.UNTESTED, None),
+}  # by verdict, and of one run whether it held
+Told = tuple[str, Shown, Judgement]  # a claim with its paper
 TARGETS = (0.1, 0.01, 0.001)  # of the excess over the oracle
 COMMAND = "algoformer report --docs docs/results.md"
 HEAD = f"""# Results
@@ -55,12 +65,13 @@ def write(results: str | Path, page: str | Path) -> Path:
 def markdown(results: str | Path) -> str:
     """The text of the page."""
     found = shown(results)[0]
-    runs = entries(Path(results) / FILE)
+    claims, runs = list(_told(found)), entries(Path(results) / FILE)
     parts = [
         HEAD,
+        *_agreement(claims),
         *_scale(found),
         *_small(found),
-        *_agreement(found),
+        *_disagreement(claims),
         *_speed(found, runs),
         *_ledger(runs),
         *_plan(results),
@@ -107,28 +118,37 @@ def _small(found: Sequence[Shown]) -> Iterable[str]:
     yield table(("figure", "claim", "measured", "margin", "verdict", "name"), rows)
 
 
-def _agreement(found: Sequence[Shown]) -> Iterable[str]:
-    """By paper: its own claims, ours left out."""
-    yield "## What agrees with the papers, and what does not\n"
-    papers: dict[str, list[tuple[Shown, Judgement]]] = {}
+def _agreement(claims: Sequence[Told]) -> Iterable[str]:
+    yield "## What agrees with the papers\n"
+    yield "Claims of the papers, ours left out; [which do not hold](#where-a-claim-does-not-hold), and why.\n"
+    papers = dict.fromkeys(paper for paper, _, _ in claims)
+    counts = Counter((paper, _kind(j)) for paper, _, j in claims)
+    yield table(("paper", *KINDS), ((paper, *(str(counts[paper, kind]) for kind in KINDS)) for paper in papers))
+
+
+def _disagreement(claims: Sequence[Told]) -> Iterable[str]:
+    yield "## Where a claim does not hold\n"
+    failed = [(s, j) for _, s, j in claims if _kind(j) in ("fails", "did not hold in one run")]
+    yield table(
+        ("figure", "claim", "measured", "seeds", "scale", "why"),
+        (
+            (_figure(s), j.text, measured(j), str(len(s.runs)), s.scale, REASONS.get(s.name, "not known"))
+            for s, j in failed
+        ),
+    )  # fmt: skip
+
+
+def _told(found: Sequence[Shown]) -> Iterable[Told]:
     for s in found:
+        paper = title(load(s.name))[0]
         for j in s.judgements:
             if j.source != "ours":
-                papers.setdefault(title(load(s.name))[0], []).append((s, j))
-    yield table(
-        ("paper", *map(str, Verdict)),
-        ((name, *(str(sum(j.verdict == v for _, j in rows)) for v in Verdict)) for name, rows in papers.items()),
-    )
-    failed = [(s, j) for rows in papers.values() for s, j in rows if j.verdict == Verdict.FAILS]
-    if failed:
-        yield "Where a claim does not hold here:\n"
-        yield table(
-            ("figure", "claim", "measured", "seeds", "scale", "why"),
-            (
-                (_figure(s), j.text, measured(j), str(len(s.runs)), s.scale, REASONS.get(s.name, "not known"))
-                for s, j in failed
-            ),
-        )  # fmt: skip
+                yield j.source if paper == OURS else paper, s, j
+
+
+def _kind(j: Judgement) -> str:
+    held = j.held == len(j.measured) if j.verdict == Verdict.ONE else None
+    return next(kind for kind, known in KINDS.items() if known == (j.verdict, held))
 
 
 def _speed(found: Sequence[Shown], runs: Sequence[Entry]) -> Iterable[str]:
