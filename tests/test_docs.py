@@ -40,6 +40,12 @@ def test_links_between_pages_lead_somewhere(page: Path):
     assert not missing
 
 
+def test_every_picture_is_shown_on_a_page():
+    shown = "".join(page.read_text() for page in PAGES)
+    pictures = [p for folder in ("figures", "images") for p in (ROOT / "docs" / folder).iterdir()]
+    assert not [p.name for p in pictures if f"{p.parent.name}/{p.name})" not in shown]
+
+
 def test_pages_quote_the_distance_of_the_fast_path_from_its_record():
     record = json.loads((ROOT / "benchmarks" / "train-h200-curve.json").read_bytes())
     full, half = record["equality_fp32"], record["equality_bf16"]

@@ -22,7 +22,7 @@ REASONS: dict[str, str] = {
 REMARKS: dict[str, str] = {
     "fu2024_fig2": (
         "A read-out is fitted on 2,560 prompts, for all positions at once: that of the last layer has 2.6e-4 here, "
-        "where the model's own has 1.0e-4."
+        "where the model's own has 1.0e-4 (`fu2024_table1`)."
     ),
     "fu2024_fig3": (
         "As published: nothing in the first three layers, then about three Newton steps a layer (steps 3, 6, 7, 10, "
@@ -40,8 +40,9 @@ REMARKS: dict[str, str] = {
     "giannou2024_fig2": (
         "Two and three layers do not come to what they could: with the squared loss they lose, as inputs are added, "
         "what they had learned with two and three of them. A few prompts carry loss and gradient, whose norm is in "
-        "the thousands where it is clipped at 10. In trials with a loss of logarithms (`robust`) three layers keep "
-        "it; the figure is to be made again so."
+        "the thousands where it is clipped at 10. With a loss of logarithms (`robust`) three layers keep it (a "
+        "quarter of the steps, on a CPU: `tests/test_training_quality.py`, by `make slow`); the figure is to be made "
+        "again so."
     ),
     "giannou2024_fig3": (
         "All prompts have one covariance, of a small scale: 99 % of the inputs are below 2.6, where they go to 15 in "

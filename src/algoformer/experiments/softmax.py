@@ -167,7 +167,7 @@ class Softmax:
 
 # What one GPU does. COMPARED: a comparison, at a constant learning rate, of averaged weights. SHORT: our recipe for the
 # models that Fu et al. ask. At a constant 3e-4 twelve layers come apart, and from five inputs on it can take them
-# 40,000 steps to begin (`ours_headline`); from one on they begin sooner.
+# 50,000 steps to begin (`ours_headline`); from one on they begin sooner.
 COMPARED: dict[str, Any] = {"steps": 60_000, "rates": RATES, "ema": 0.999, "prompts": 6400}
 SHORT: dict[str, Any] = {"steps": 100_000, "lr": 3e-4, "cosine": True, "start_dims": 1}
 TINY: dict[str, Any] = {
