@@ -18,15 +18,17 @@ from algoformer.analysis import sweep
 from algoformer.experiments.answers import kept
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Knob, Site, assumed, coded, stated
-from algoformer.experiments.lsa import MEDIUM, SMALL, TINY, Attention
+from algoformer.experiments.lsa import EACH, MEDIUM, SMALL, TINY, Attention
 from algoformer.prompt import Prompt
 from algoformer.solvers import Newton
+from algoformer.task import Sample
+from algoformer.tasks import LinearRegression
 from algoformer.training import Recipe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 1
+REVISION = 2
 SOURCE = "Figures 3, 4"
 
 
@@ -44,9 +46,10 @@ class Config(Attention):
     def masked(self) -> Config:
         """The query hidden from the keys, for the deepest model: unclipped sums grow past all bounds, means do not.
 
-        Without norm they are still large on rare prompts: a robust loss lets them pass at d = 5, and not at d = 10.
+        Without norm they are still large on rare prompts, which a robust loss lets pass.
         """
-        return replace(self, hidden=True, clip=None, mean=True, robust=self.robust if self.norm else 0.05)
+        robust = 10.0 if self.robust is None and not self.norm else self.robust
+        return replace(self, hidden=True, clip=None, mean=True, robust=robust)
 
     def recipes(self) -> Iterator[Recipe]:
         yield from super().recipes()
@@ -82,13 +85,12 @@ def run(config: Config, site: Site) -> Result:
     """The same sweep through every model and iteration."""
     task = config.task(config.kappa)
     g = torch.Generator().manual_seed(10**6 + site.seed)
-    sample = task.sample(config.batch_of_prompts, g)
+    plain, target = _drawn(task, config.batch_of_prompts, g)
     w = torch.randn(config.d, 1, generator=g)
-    drawn: Any = sample.prompt
-    x, query = drawn.x, drawn.queries[:1].expand(config.batch_of_prompts, -1, -1)
-    prompt = Prompt(x, x @ w, query)
+    query = plain.queries[:1].expand(config.batch_of_prompts, -1, -1)
+    prompt = Prompt(plain.x, plain.x @ w, query)
     values = torch.linspace(-config.far, config.far, config.points)
-    bound = float(x[..., 0].abs().flatten()[: 10**6].quantile(0.99))
+    bound = float(plain.x[..., 0].abs().flatten().quantile(0.99))
     truth = (query[0, 0] @ w - query[0, 0, 0] * w[0] + values * w[0]).tolist()
 
     def swept(setting: Config, layers: int) -> tuple[list[float], float, float]:
@@ -96,11 +98,11 @@ def run(config: Config, site: Site) -> Result:
             model = setting.model(layers, task, site)
             line, straight = _swept(model, prompt.to(device=site.device), values)
             with torch.no_grad():
-                plain = model.predict(sample.prompt.to(device=site.device)).cpu()
-            error = (plain - sample.target).square().mean() / sample.target.square().mean()
+                answers = model.predict(plain.to(device=site.device)).cpu()
+            error = (answers - target).square().mean() / target.square().mean()
             return {"line": torch.tensor(line), "straight": torch.tensor(straight), "error": error}
 
-        sizes = config.batch_of_prompts, config.points, round(1000 * config.far)
+        sizes = config.batch_of_prompts, EACH, config.points, round(1000 * config.far)
         found = kept("sweep", setting.recipe(layers, task), sizes, site, make)
         return found["line"].tolist(), found["straight"].item(), found["error"].item()
 
@@ -118,6 +120,14 @@ def run(config: Config, site: Site) -> Result:
         attention=[line for line, _, _ in found], linearity=[straight for _, straight, _ in found],
         error=[error for _, _, error in found], masked=masked[0], masked_linearity=masked[1], masked_error=masked[2],
     )  # fmt: skip
+
+
+def _drawn(task: LinearRegression, count: int, g: torch.Generator) -> tuple[Prompt, torch.Tensor]:
+    """Prompts and their answers; every `EACH` have a covariance of their own, so that x has all scales of training."""
+    samples: list[Sample[Any]] = [task.sample(min(EACH, count - begin), g) for begin in range(0, count, EACH)]
+    parts = [[s.prompt.x, s.prompt.y, s.prompt.queries, s.target] for s in samples]
+    x, y, queries, target = (torch.cat(part) for part in zip(*parts, strict=True))
+    return Prompt(x, y, queries), target
 
 
 def _swept(algorithm: Algorithm[object, object], prompt: Prompt, values: torch.Tensor) -> tuple[list[float], float]:
@@ -183,21 +193,28 @@ def apart(result: Result, line: list[float]) -> tuple[float, float]:
 
 
 def plot(result: Result) -> Figure:
-    """One panel a depth."""
-    fig, panels = axes(3.0 * len(result.layers) + 2, 3.4, columns=len(result.layers))
-    for i, (ax, layers) in enumerate(zip(panels, result.layers, strict=True)):
+    """One column a depth: inside the range of training above, and the whole sweep below."""
+    count = len(result.layers)
+    fig, panels = axes(3.0 * count + 2, 6.0, columns=count, rows=2)
+    for i, ax in enumerate(panels):
+        column, far = i % count, i >= count
+        layers, reach = result.layers[column], max(result.values) if far else result.inside
         ax.plot(result.values, result.truth, color="#888888", linestyle=":", label="the linear function")
-        ax.plot(result.values, result.attention[i], color=COLOURS[0], label="linear attention")
+        ax.plot(result.values, result.attention[column], color=COLOURS[0], label="linear attention")
         if layers == max(result.layers):
             ax.plot(result.values, result.masked, "--", color=COLOURS[5], label="query hidden from the keys")
-        reach = 1.5 * max(abs(v) for v in result.truth)
-        ax.set_ylim(-reach, reach)
         for (order, lines), colour in zip(result.newton.items(), COLOURS[1:], strict=False):
-            ax.plot(result.values, lines[i], color=colour, label=f"Newton of order {order}")
-        for edge in (-result.inside, result.inside):
-            ax.axvline(edge, color="#888888", linewidth=0.8, linestyle="--")
-        ax.set(title=f"{layers} layers or steps" if layers > 1 else "1 layer or step", xlabel="query coordinate")
-    panels[0].set_ylabel("output")
+            ax.plot(result.values, lines[column], color=colour, label=f"Newton of order {order}")
+        highest = 1.5 * max(abs(y) for v, y in zip(result.values, result.truth, strict=True) if abs(v) <= reach)
+        ax.set(xlim=(-reach, reach), ylim=(-highest, highest))
+        if far:
+            for edge in (-result.inside, result.inside):
+                ax.axvline(edge, color="#888888", linewidth=0.8, linestyle="--")
+            ax.set_xlabel("query coordinate")
+        else:
+            ax.set_title(f"{layers} layers or steps" if layers > 1 else "1 layer or step")
+    panels[0].set_ylabel("output, in the range of training")
+    panels[count].set_ylabel("output, everywhere")
     legend(fig, panels[-1])
     return fig
 
