@@ -199,3 +199,5 @@ def test_rollout_refuses_what_has_no_next_value():
     with pytest.raises(ValueError, match="length must be at least 0; got -2"):
         rollout(On(LeastSquares(), Windows(q=1)), Series(torch.zeros(1, 3, 2)), -2)
     assert rollout(On(LeastSquares(), Windows(q=1)), Series(torch.zeros(1, 3, 2)), 0).shape == (1, 0, 2)
+    with pytest.raises(ValueError, match="asks one value, its next; this asks 3"):
+        rollout(On(LeastSquares(), Windows(q=1)), Series(torch.zeros(1, 3, 2), every=True), 1)

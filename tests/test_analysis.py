@@ -9,6 +9,7 @@ from sklearn.metrics import r2_score
 from algoformer import Algorithm, Dense, Prompt, analysis
 from algoformer.analysis import Bootstrap, Candidate, match, readings, separate
 from algoformer.analysis.probe import STRENGTHS, _ridges, fit, r_squared
+from algoformer.constructions import compile, gradient_descent
 from algoformer.solvers import GradientDescent, LeastSquares, NearestNeighbours, Newton
 from algoformer.tasks import LinearRegression, OrthogonalQuery, ScaledInputs
 from problems import draw
@@ -163,6 +164,16 @@ def test_equal_families_are_not_separated():
     assert str(verdict) == "not separated"
 
 
+def test_a_candidate_that_diverges_is_never_the_best_match():
+    s = LinearRegression(d=5, n=10, dense=True).sample(8, torch.Generator().manual_seed(0))
+    calm = Candidate(GradientDescent(eta=0.1), [1, 2, 3])
+    wild = Candidate(GradientDescent(eta=1.0), [1, 2, 1000])
+    assert readings(wild.algorithm, s.prompt, [1000]).isfinite().logical_not().any()
+    m = match(GradientDescent(eta=0.1, steps=3).trace(s.prompt)[1:], [wild, calm], s.prompt, s.target)
+    assert m.step == [1, 2, 3] and all(a is calm.algorithm for a in m.algorithm) and m.ties == [1, 1, 1]
+    torch.testing.assert_close(m.similarity.value, torch.ones(3))
+
+
 def test_a_match_is_reported_on_prompts_that_did_not_choose_it():
     # pure noise: the best of many candidates is good on the half that chose it, and worth nothing on the other
     g = torch.Generator().manual_seed(0)
@@ -295,6 +306,18 @@ def test_distance_ignores_scale():
     assert float(analysis.distance_to_identity(5 * inverse)) > 0.1
     with pytest.raises(ValueError, match="sigma must be positive definite; got an eigenvalue -1"):
         analysis.whitened(m, m)
+
+
+def test_interpolation_keeps_what_is_no_real_number():
+    a, b = (compile(gradient_descent(3, eta=eta, steps=2)).state_dict() for eta in (0.1, 0.2))
+    half = analysis.interpolated(a, b, 0.5)
+    made = compile(gradient_descent(3, eta=0.15, steps=2))
+    made.load_state_dict(half)
+    p = LinearRegression(d=3, n=8).sample(4, torch.Generator().manual_seed(0), torch.float64).prompt
+    torch.testing.assert_close(made.predict(p), GradientDescent(eta=0.15, steps=2).predict(p))
+    flag = next(name for name, v in a.items() if v.dtype is torch.bool)
+    with pytest.raises(ValueError, match=f"{flag} holds torch.bool and must be the same in both"):
+        analysis.interpolated(a, b | {flag: ~b[flag]}, 0.5)
 
 
 def test_interpolation_ends_in_both_weights():

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algoformer.constructions import Interpreter, compile, descent_bound, descent_step, scales
+from algoformer.constructions import Interpreter, compile, descent_bound, descent_step, load, save, scales
 from algoformer.constructions.catalogue import CATALOGUE
 from algoformer.constructions.tables import hinges
 from algoformer.prompt import Prompt
@@ -61,6 +61,30 @@ def test_one_layer_is_below_its_bound_and_the_bound_is_tight(generator, dtype, h
     y = Y * (2 * torch.rand(256, N, 1, generator=generator, dtype=torch.float64) - 1)
     typical = apart(model, program, Prompt(x, y, x[:, :1].contiguous()), dtype, 1)
     assert typical <= worst <= bound <= 3 * worst
+
+
+@pytest.mark.parametrize(("dtype", "heads"), KINDS)
+def test_tokens_that_are_no_keys_add_nothing_to_the_error(dtype, heads):
+    model = compile(descent_step(1, eta=0.5, steps=1, x=1.0, y=1.0), "softmax", dtype=dtype, heads=heads)
+    errors = []
+    for n in (1, 2000):  # all but one unseen, and as many queries
+        one = torch.ones(1, n, 1, dtype=dtype)
+        errors.append(float(model.measured_error(Prompt(one, one, one, torch.arange(n)[None] == 0))[-1]))
+    assert errors[1] == errors[0] <= model.budget[0][1]
+
+
+@pytest.mark.parametrize("made", [torch.float32, torch.float64])
+@pytest.mark.parametrize("run", [torch.float32, torch.float64])
+def test_the_bound_is_one_where_weights_are_cast(generator, made, run, tmp_path):
+    program = descent_step(D, eta=ETA, steps=1, x=X, y=Y)
+    model = compile(program, "softmax", dtype=made, outside="ignore").to(run)
+    x = (X * unit(256, 1, D, generator=generator)).expand(256, N, D).contiguous()
+    p = Prompt(x, torch.full((256, N, 1), Y).double(), x[:, :1].contiguous())
+    worst, ((_, bound),) = apart(model, program, p, run, 1), model.budget
+    assert worst <= bound <= 4 * worst
+    save(model, tmp_path)
+    again = load(tmp_path)
+    assert (again.dtype, again.budget[0][1]) == (run, bound)
 
 
 @pytest.mark.parametrize(("dtype", "heads"), KINDS)

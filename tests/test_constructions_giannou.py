@@ -97,6 +97,13 @@ def test_the_interpreted_step_is_the_damped_newton_step(margins, generator):
         assert float((steps_from(machine, margins, w) - wanted).abs().max()) <= 1e-13
 
 
+@pytest.mark.parametrize("mu", [0.1, 0.01, 0.001])
+def test_the_inverse_takes_as_many_steps_as_its_ridge_needs(margins, mu):
+    machine, solver = Interpreter(damped_newton(D, mu=mu)), DampedNewton(mu=mu)
+    wanted = solver.trace(margins, 8)
+    assert float((machine.trace(margins, 8) - wanted).abs().max() / wanted.abs().max()) <= 1e-11
+
+
 HINGES = [(256, 5e-4, 2e-5), (1024, 2e-5, 1e-6), pytest.param(4096, 1e-6, 1e-7, marks=pytest.mark.slow)]
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -26,10 +27,12 @@ from algoformer.constructions import (
     Table,
     Unsupported,
     compile,
+    damped_newton,
     decoder_gradient_descent,
     descent_step,
     fuse,
     gradient_descent,
+    gradient_descent_plus_plus,
     join,
     least_squares,
     load,
@@ -89,6 +92,7 @@ def test_forms_are_linear_maps_by_name():
     x, e = z[0, 0, :3], z[0, 0, 6:7]
     assert torch.equal(Z.of(form, z)[0, 0], torch.cat([2 * x[:1] - e, a @ x]))
     assert torch.equal(z @ Z.matrix(form).mT, Z.of(form, z))
+    assert str(Z.x.through(a) + 0.0 * join(Z.one, Z.e)) == "A x"
     assert (str(-Z.x), str(2.0 * Z.x + Z.o), str(Z.x[1]), str(join(Z.x, -Z.one))) == (
         "-x",
         "2 x + o",
@@ -274,7 +278,7 @@ def test_the_listing_can_be_held_against_the_theorem():
     for line in (
         "    attend  u -= 0.5 sum u <x, u>   [keys examples, dump blank]",
         "    token   u = 2 u",
-        "softmax attention: layers x heads pre 1 x 2, loop 1 x 2, post 2 x 2; width 72; 63832 weights",
+        "softmax attention: layers x heads pre 1 x 2, loop 1 x 2, post 2 x 2; width 72; 64408 weights",
     ):
         assert line in text.splitlines()
     assert str(newton(20, most=300.0, steps=10)) in text.replace("  (2 heads)", "").replace("  (1 head)", "").replace(
@@ -386,3 +390,43 @@ def test_a_function_of_your_own_is_saved_by_name(generator, tmp_path):
         with pytest.raises(ValueError, match="functions must hold the table 'tanh'"):
             load(tmp_path)
         assert torch.equal(load(tmp_path, {"tanh": torch.tanh}).predict(q), model.predict(q))
+
+
+@pytest.mark.parametrize("seen", [[1, 1, 1], [1, 1, 0], [0, 0, 0]])
+@pytest.mark.parametrize(("keys", "wanted"), [("queries", 1.0), ("examples", None)])
+def test_a_token_of_an_unseen_pair_is_no_key_even_if_it_is_written_to(keys, wanted, seen):
+    z = Stream(x=1, v=1, o=1, one=1, example=1, query=1)
+    pairs = Group("examples", "examples", {"x": "x", "example": 1, "one": 1})
+    tokens = Encoder((pairs, Group("queries", "queries", {"x": "x", "query": 1, "one": 1})))
+    count = Mac(into=z.o, value=z.v, key=z.v, query=z.x, keys=keys)
+    program = Program(
+        name="count", stream=z, encoder=tokens, read=z.o, at="queries", steps=1,
+        pre=[Linear(into=z.v, value=z.one)], loop=[count],
+    )  # fmt: skip
+    x = torch.ones(1, 3, 1, dtype=torch.float64)
+    p = Prompt(x, x, x[:, :1], torch.tensor([seen], dtype=torch.bool))
+    answers = [Interpreter(program), *(compile(program, attention) for attention in ("linear", "relu"))]
+    assert [a.predict(p).item() for a in answers] == [sum(seen) if wanted is None else wanted] * 3
+
+
+@pytest.mark.parametrize(("n", "m"), [(0, 2), (2, 0), (0, 0)])
+@pytest.mark.parametrize("attention", ["linear", "relu", "softmax"])
+def test_a_prompt_may_be_empty(attention, n, m):
+    model = compile(descent_step(2, eta=0.5, steps=2, x=1.0, y=1.0), attention)
+    x = torch.full((1, n, 2), 0.5, dtype=torch.float64)
+    p = Prompt(x, x[..., :1], torch.ones(1, m, 2, dtype=torch.float64) / 2)
+    assert torch.equal(model.predict(p), torch.zeros(1, m, 1, dtype=torch.float64))
+
+
+def test_a_program_without_layers_answers_as_it_begins(generator):
+    q = prompt(generator)
+    none = compile(gradient_descent_plus_plus(3, eta=(), gamma=()))
+    assert none.dtype is torch.float64 and torch.equal(none.predict(q), torch.zeros(2, 2, 1, dtype=torch.float64))
+
+
+def test_numbers_of_numpy_are_saved_as_numbers(generator, tmp_path):
+    model = compile(damped_newton(3, mu=np.float64(0.1), steps=np.int64(1), hinges=8))
+    save(model, tmp_path)
+    q = prompt(generator)
+    q = Prompt(q.x / 9, q.y.sign(), q.queries / 9)
+    assert torch.equal(load(tmp_path).predict(q), model.predict(q))

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
+from scipy.special import expit
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_regression
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
@@ -13,6 +14,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from algoformer import Algorithm, Diverged, InContextClassifier, InContextRegressor, pretrained, solvers
+from algoformer.constructions import compile, least_squares
 from algoformer.models import AlgoFormer, AlgoFormerConfig
 from algoformer.solvers import ConjugateGradient, GradientDescent, LeastSquares, LogisticGradientDescent
 
@@ -86,6 +88,31 @@ def test_classifier_of_three_classes_takes_each_against_the_rest():
     assert model.decision_function(X).shape == (150, 3)
     np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
     assert set(model.predict(X)) == set(names)
+
+
+def test_probabilities_stay_numbers_where_every_margin_is_far_below_0():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 3)), rng.integers(0, 3, 60)
+    model = InContextClassifier().fit(X, y)
+    at_0 = model.decision_function(np.zeros((1, 3)))
+    far = 2000 * np.linalg.solve((model.decision_function(np.eye(3)) - at_0).T, -np.ones(3))[None]
+    margins = model.decision_function(far)
+    assert margins.max() < -1000
+    shares = np.exp(margins - margins.max())  # the sigmoid is the exponential there
+    np.testing.assert_allclose(model.predict_proba(far), shares / shares.sum(), rtol=1e-9)
+    two = InContextClassifier().fit(X, y > 0)
+    p = two.predict_proba(1e3 * X)
+    np.testing.assert_allclose(p[:, 0], expit(-two.decision_function(1e3 * X)), rtol=1e-9)
+
+
+def test_a_construction_that_needs_as_many_examples_as_features_is_a_method():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 3))
+    y = X @ [1.0, -2.0, 0.5]
+    model = InContextRegressor(method=compile(least_squares(3, scale=1e-4, steps=40))).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), y, atol=1e-6)
+    with pytest.raises(ValueError, match="steps must be at most the 0 that LeastSquares has; got 3"):
+        InContextRegressor(method=LeastSquares(), steps=3).fit(X, y)
 
 
 def test_estimators_take_frames_and_check_their_columns():

@@ -179,6 +179,9 @@ def test_bounds_agree_with_the_sizes_at_which_they_change():
     assert bounds.closeness(16, 2) == pytest.approx(36)
     assert bounds.moment_radius(3, 400, 5) == pytest.approx(3)
     assert bounds.shift_factor(1, 10**60, 2, 0.5) == pytest.approx(0.5**4, rel=1e-4)
+    assert bounds.delta(5, 10**400, 2) == pytest.approx((8 * 2 * 5) ** 0.25 * 10**-50.0, rel=1e-12)
+    assert bounds.moment_radius(3, 10**400, 5) == pytest.approx(60 * 10**-200.0, rel=1e-12)
+    assert bounds.optimum_radius(20, bounds.informative_size(20, 88), 88) == pytest.approx(1, rel=1e-9)
 
 
 def test_the_corrected_flow_time_solves_its_equation():

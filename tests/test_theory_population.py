@@ -103,6 +103,7 @@ def test_rational_losses_of_one_model_written_in_many_ways_are_equal():
         assert matrix_loops(inverse * a[0], n, 3, C) == symmetric_loops(inverse * a[0], n, 3, C) == shared
         turned = [[Fraction(1, 2), Fraction(1, 3)], [Fraction(-1, 3), Fraction(1, 2)]]
         assert matrix_loops(turned, n, 3, C) == matrix_layers([turned] * 3, n, C)
+        assert matrix_loops(turned, n, 0, C) == symmetric_loops(inverse * a[0], n, 0, C)
 
 
 @pytest.mark.parametrize("loops", [1, 2, 3, 6])

@@ -171,6 +171,8 @@ def rollout(algorithm: Algorithm[Any, Any], prompt: Series | Chains, length: int
     if not isinstance(prompt, Series | Chains):
         raise TypeError(f"a rollout continues a Series or a Chains; got {type(prompt).__name__}")
     whole("length", length)
+    if prompt.asked[1] != 1:
+        raise ValueError(f"a rollout continues a prompt that asks one value, its next; this asks {prompt.asked[1]}")
     answers = [prompt.chains[:, :0, 0] if isinstance(prompt, Chains) else prompt.x[:, :0]]
     for i in range(length):
         answers.append(algorithm.predict(prompt))

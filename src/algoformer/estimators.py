@@ -143,11 +143,13 @@ class InContextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Numbers:
         """The sigmoid of each margin, normalised to sum to 1 over the classes."""
-        p = torch.sigmoid(torch.from_numpy(self.decision_function(X))).numpy()
-        if p.ndim == 1:
-            return np.stack([1 - p, p], axis=1)
-        shares: Numbers = p / p.sum(axis=1, keepdims=True)
-        return shares
+        margins = torch.from_numpy(self.decision_function(X))
+        if margins.ndim == 1:
+            shares = torch.stack([-margins, margins], 1).sigmoid()
+        else:
+            shares = torch.nn.functional.logsigmoid(margins).softmax(1)
+        found: Numbers = shares.numpy()
+        return found
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of the largest margin."""
@@ -178,8 +180,11 @@ def _columns(y: Numbers) -> Numbers:
 
 def _contexts(estimator: InContextRegressor | InContextClassifier) -> NDArray[np.intp]:
     """The rows of each context: all, or random ones where the method was trained with fewer."""
-    x, y, method = estimator.x_, estimator.y_, estimator._asked
-    _ask(method, x[:1], y[:1], x[:1], 0)  # a method that cannot take these says so now
+    x, y, method, steps = estimator.x_, estimator.y_, estimator._asked, estimator.steps
+    if steps is not None and method.limit is not None and steps > method.limit:
+        raise ValueError(f"steps must be at most the {method.limit} that {type(method).__name__} has; got {steps}")
+    few = slice(x.shape[1])  # as many rows as features, which some constructions need
+    _ask(method, x[few], y[few], x[:1], 0)  # a method that cannot take these says so now
     if method.context is None or method.context >= len(x):
         return np.arange(len(x))[None]
     draw = check_random_state(estimator.random_state)

@@ -80,6 +80,7 @@ def choose(
         raise ValueError(f"a match needs at least 4 prompts, half of them to choose by; got {similarity.shape[2]}")
     choosing, reporting = slice(0, None, 2), slice(1, None, 2)
     mean = similarity[:, :, choosing].mean(-1)
+    mean = mean.where(mean.isfinite(), -torch.inf)  # a candidate that has diverged is like nothing
     best = mean.argmax(1)  # the first, which has the fewest steps, where several are equal
     reported = similarity[torch.arange(len(similarity)), best][:, reporting]
     ties = (mean >= mean.amax(1, keepdim=True) - 64 * torch.finfo(mean.dtype).eps).sum(1)

@@ -91,7 +91,8 @@ def _scores(
     steps: int | None,
 ) -> list[float]:
     with torch.no_grad():
-        known, asked = ([features(s).double() for s in algorithm.states(p, steps)] for p, _ in (train, test))
+        prompts = (algorithm.prepare(p) for p, _ in (train, test))
+        known, asked = ([features(s).double() for s in algorithm.states(p, steps)] for p in prompts)
     return [r_squared(fit(a, train[1].double())(b), test[1].double()) for a, b in zip(known, asked, strict=True)]
 
 

@@ -19,7 +19,10 @@ from algoformer.task import Task
 
 @dataclass(frozen=True)
 class Error:
-    """Mean and median over prompts of the squared error over the zero predictor's; heavy tails part them."""
+    """Mean and median over prompts of the squared error over the zero predictor's; heavy tails part them.
+
+    Of an even number of prompts the median is the lower of the two in the middle.
+    """
 
     mean: float
     median: float

@@ -34,11 +34,13 @@ def whitened(a: Float[Tensor, "*b d d"], sigma: Float[Tensor, "d d"]) -> Float[T
 
 
 def interpolated(a: Mapping[str, Tensor], b: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
-    """The weights (1 - share) a + share b of two state dicts of one shape."""
+    """The weights (1 - share) a + share b of two state dicts of one shape; what is no real number must be the same."""
     real("share", share)
     if a.keys() != b.keys():
         raise ValueError(f"both must have the same weights; got {sorted(a.keys() ^ b.keys())} in one of them")
     for name in a:
         if a[name].shape != b[name].shape:
             raise ValueError(f"{name} must have one shape; got {tuple(a[name].shape)} and {tuple(b[name].shape)}")
-    return {name: torch.lerp(a[name], b[name].to(a[name]), share) for name in a}
+        if not a[name].is_floating_point() and not torch.equal(a[name], b[name].to(a[name])):
+            raise ValueError(f"{name} holds {a[name].dtype} and must be the same in both; it differs")
+    return {name: torch.lerp(v, b[name].to(v), share) if v.is_floating_point() else v for name, v in a.items()}

@@ -112,6 +112,10 @@ class Encoder:
     def _numbers(self, register: str) -> frozenset[str]:
         return frozenset(name for name, fill in self.filled(register).items() if isinstance(fill, int | float))
 
+    def carries(self, names: tuple[str, ...]) -> bool:
+        """Do tokens of these groups hold columns of matrices, whether their pair is seen or not?"""
+        return any(isinstance(f, Unit | Spread) for g in self.groups if g.name in names for f in g.fill.values())
+
     def encode(self, z: Stream, p: Any) -> tuple[Float[Tensor, "b s e"], Layout]:
         """The tokens of a prompt and their layout."""
         tracks, count = _tracks(p), self._count(p)

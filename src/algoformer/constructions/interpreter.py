@@ -97,8 +97,8 @@ def attended(program: Program, i: Mac | Copy, z: Float[Tensor, "b s e"], layout:
     """Which keys each query attends to: [batch, query, key]."""
     encoder, of = program.encoder, program.stream.of
     keys = encoder.tokens(layout, groups(i.keys)).expand_as(layout.seen)
-    if isinstance(i, Copy) or i.match is not None or program.causal:
-        keys = keys & layout.seen  # else unseen tokens are zero, but for the columns of matrices that they carry
+    if isinstance(i, Copy) or i.match is not None or program.causal or not encoder.carries(groups(i.keys)):
+        keys = keys & layout.seen
     queries = encoder.tokens(layout, encoder.names if i.queries is None else groups(i.queries)).expand(keys.shape)
     if i.block is not None:
         queries = queries & (of(i.block, z)[..., 0] <= 0)
@@ -186,7 +186,7 @@ def _change(program: Program, i: Instruction, z: Tensor, layout: Layout) -> Tens
 def in_range(program: Program, section: str, state: State, outside: Outside) -> None:
     """Hold a state to the range the program declares: bounds and spectrum after pre, scores of the given section."""
     one_of("outside", outside, ("raise", "warn", "ignore"))
-    if outside == "ignore" or not state.stream.shape[0]:
+    if outside == "ignore" or not state.stream[..., 0].numel():
         return
     for found, what, bound in _limits(program, section, state.stream.detach(), state.layout):
         if not bool((found <= bound * (1 + 64 * torch.finfo(found.dtype).eps)).all()):

@@ -23,19 +23,22 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from algoformer.checks import real
+from algoformer.checks import real, whole
 from algoformer.constructions.encoder import Encoder, Group, Unit
 from algoformer.constructions.instructions import Clear, Linear, Mac, Table
 from algoformer.constructions.program import Program
 from algoformer.constructions.stream import Form, Stream
 
 
-def damped_newton(d: int, *, mu: float = 0.1, steps: int = 12, hinges: int = 1024, inner: int = 6) -> Program:
-    """Theorem 5.2 for |a_i| <= 1: `hinges` ReLUs a function, `inner` Newton steps an inverse.
+def damped_newton(d: int, *, mu: float = 0.1, steps: int = 12, hinges: int = 1024, inner: int | None = None) -> Program:
+    """Theorem 5.2 for |a_i| <= 1: `hinges` ReLUs a function, `inner` Newton steps an inverse (None: as many as needed).
 
     f(w_t) <= f(0) = log 2 keeps |w_t| and the margins below R = sqrt(2 log 2 / mu), and lambda^2 <= (1 + mu R)^2 / mu.
     """
     real("mu", mu, above=0)
+    if inner is None:  # |I - X_0 H| <= (1/4) / (2 mu + 1/4), and every step squares it
+        inner = math.ceil(math.log2(36.8 / math.log1p(8 * mu)))  # to e^-36.8 = 1e-16
+    whole("inner", inner)
     z = Stream(a=d, eye=d, h=d, x=d, g=d, p=d, y=1, w=1, m=1, c=1)
     tokens = Encoder(
         (Group("columns", "examples", {"a": "x", "eye": Unit(d), "y": "y"}), Group("queries", "queries", {"a": "x"}))
@@ -74,7 +77,7 @@ def damped_newton(d: int, *, mu: float = 0.1, steps: int = 12, hinges: int = 102
         into=z.m,
         value=z.m,
         function=partial(_size, mu=mu),
-        name=f"step size {mu!r}",
+        name=f"step size {float(mu)!r}",
         domain=(0.0, (1 + mu * most) ** 2 / mu),
         hinges=hinges,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -49,7 +49,8 @@ def compile(
     """The transformer that runs a program.
 
     `heads` is what a multiply-accumulate takes in softmax attention; `masked=False` asks for linear attention without a
-    mask on keys and without 1/n. A prompt `outside` the declared range raises, warns, or is ignored.
+    mask on keys (so that a token of an unseen pair is a key where a program writes to it) and without 1/n. A prompt
+    `outside` the declared range raises, warns, or is ignored.
     """
     one_of("attention", attention, get_args(Attention))
     one_of("heads", heads, (2, 4))
@@ -69,7 +70,7 @@ def compile(
     if problems:
         kind = attention if masked or attention != "linear" else "bare linear"
         raise Unsupported(f"{program.name} does not lower to {kind} attention:\n  " + "\n  ".join(problems))
-    return Compiled(program, attention, sections, heads=heads, masked=masked, outside=outside)
+    return Compiled(program, attention, sections, dtype=dtype, heads=heads, masked=masked, outside=outside)
 
 
 class Block(nn.Module):
@@ -84,6 +85,7 @@ class Block(nn.Module):
     down_bias: Tensor
     keyed: Tensor
     mean: Tensor
+    carried: Tensor
 
     def __init__(self, attention: Attention, weights: dict[str, Tensor], *, causal: bool, structural: bool) -> None:
         super().__init__()
@@ -92,6 +94,7 @@ class Block(nn.Module):
             self.register_parameter(name, nn.Parameter(weights[name]))
         self.register_buffer("keyed", weights["keyed"])
         self.register_buffer("mean", weights["mean"])
+        self.register_buffer("carried", weights["carried"], persistent=False)
         self.averages = bool(weights["mean"].any())
 
     @property
@@ -120,7 +123,8 @@ class Block(nn.Module):
         if self.causal:
             weights = weights.tril()
         if self.structural:
-            weights = weights * self.keyed[:, None, layout.group]
+            shown = layout.seen[:, None, None] | self.carried[:, None, None]
+            weights = weights * (self.keyed[:, None, layout.group] * shown)
         if self.averages:
             weights = weights / self._count(layout)
         return weights
@@ -153,20 +157,22 @@ class Compiled(nn.Module, Machine):
         attention: Attention,
         sections: dict[str, list[Block]],
         *,
+        dtype: torch.dtype,
         heads: int,
         masked: bool,
         outside: Outside,
     ) -> None:
         super().__init__()
         self.program, self.attention, self.heads, self.masked, self.outside = program, attention, heads, masked, outside
+        self.compiled_for = dtype
         self.pre = nn.ModuleList(sections.get("pre", []))
         self.loop = nn.ModuleList(sections.get("loop", []))
         self.post = nn.ModuleList(sections.get("post", []))
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the weights."""
-        return next(self.parameters()).dtype
+        """The dtype of the weights: the one they were compiled for, unless they were cast."""
+        return next((v.dtype for v in self.parameters()), self.compiled_for)
 
     def forward(self, p: Any) -> Float[Tensor, "b o k"]:
         """The predictions of the last step."""
@@ -205,8 +211,8 @@ class Compiled(nn.Module, Machine):
         """Each softmax multiply-accumulate and the a-priori bound of its error, None where its values have no bound."""
         if self.attention != "softmax":
             return ()
-        lowering = _Lowering(self.program, self.attention, self.dtype, self.heads, self.masked)
-        return tuple((i, lowering.bound(i)) for i in self.program.instructions if isinstance(i, Mac))
+        lowering = _Lowering(self.program, self.attention, self.compiled_for, self.heads, self.masked)
+        return tuple((i, lowering.bound(i, self.dtype)) for i in self.program.instructions if isinstance(i, Mac))
 
     def measured_error(self, p: Any, steps: int | None = None) -> Float[Tensor, " t"]:
         """Measured, not derived: the largest |this - the interpreted program| on a prompt, at every step."""
@@ -228,7 +234,7 @@ class _Lowering:
     def block(self, place: Place) -> Block:
         attending = [i for i in place.layer if isinstance(i, Mac | Copy)]
         z = self.program.stream
-        parts, keyed, means = [], [], []
+        parts, keyed, means, carried = [], [], [], []
         for same in _shared(attending):
             value = torch.zeros(z.width, z.width, dtype=torch.float64)
             for i in same:
@@ -237,6 +243,7 @@ class _Lowering:
                 parts.append((key, query, factor * value))
                 keyed.append([name in groups(same[0].keys) for name in self.program.encoder.names])
                 means.append(isinstance(same[0], Mac) and same[0].mean and self.attention != "softmax")
+                carried.append(self.program.encoder.carries(groups(same[0].keys)))
         rows = max((k.shape[0] for k, _, _ in parts), default=0)
 
         def stack(matrices: list[Tensor], shape: tuple[int, ...]) -> Tensor:
@@ -254,6 +261,7 @@ class _Lowering:
             "down_bias": torch.zeros(z.width, dtype=self.dtype),
             "keyed": torch.tensor(keyed, dtype=self.dtype).reshape(len(parts), len(self.program.encoder.names)),
             "mean": torch.tensor(means, dtype=torch.bool),
+            "carried": torch.tensor(carried, dtype=torch.bool),
         }
         structural = self.attention == "linear" and self.masked
         return Block(self.attention, weights, causal=self.program.causal, structural=structural)
@@ -312,18 +320,23 @@ class _Lowering:
         size, many = self.size(i.value), 1 if i.mean else self.program.examples
         return i.mass if i.mass is not None else None if size is None or many is None else many * size
 
-    def bound(self, i: Mac) -> float | None:
-        """The a-priori bound of the error of a softmax multiply-accumulate."""
+    def bound(self, i: Mac, dtype: torch.dtype) -> float | None:
+        """The a-priori bound of the error of a softmax multiply-accumulate that is run in this dtype."""
         mass, many = self.mass(i), 1 if i.mean else self.program.examples
-        return None if mass is None or many is None else abs(i.scale) * self.scales(i).bound(mass, many)
+        run = replace(self.scales(i), dtype=dtype)
+        return None if mass is None or many is None else abs(i.scale) * run.bound(mass, many)
 
     def one(self, i: Instruction) -> Form:
         """The constant."""
+        form = self._one()
+        if form is None:
+            raise Unsupported(f"{i}: needs a register that holds 1 on every token")
+        return form
+
+    def _one(self) -> Form | None:
         everyone = frozenset(self.program.encoder.names)
-        for name in self._constants():
-            if self.program.encoder.constant(name) == everyone:
-                return getattr(self.program.stream, name)  # type: ignore[no-any-return]
-        raise Unsupported(f"{i}: needs a register that holds 1 on every token")
+        held = [name for name in self._constants() if self.program.encoder.constant(name) == everyone]
+        return getattr(self.program.stream, held[0]) if held else None
 
     def indicator(self, names: tuple[str, ...], i: Instruction) -> Form:
         """A form that is exactly 1 on the named groups and 0 elsewhere."""
@@ -347,21 +360,32 @@ class _Lowering:
         return [f for f in (form, i.block) if f is not None and f.parts]
 
     def _masks(self, i: Mac | Copy, valued: frozenset[str]) -> list[tuple[Form, Form]]:
-        """Pairs (key form, query form) that sink the score of every token that is no key and is not 0 anyway."""
+        """Pairs (key form, query form) that sink the score of every token that is no key."""
         keys = frozenset(groups(i.keys))
         if isinstance(i, Copy):  # also the tokens of unseen pairs: an empty code matches everything
             left = groups(i.keys) if self.attention == "relu" else (*groups(i.keys), i.sink or "")
             return [(-_FAR * (self.one(i) - self.indicator(left, i)), self.one(i))]
-        dump = {i.dump} if self.attention == "softmax" else set()
-        free = frozenset(self.program.encoder.names) - keys - dump
-        form = self._cover(free & valued, free)
+        softmax = self.attention == "softmax"
+        kept = keys | {i.dump or ""} if softmax else keys
+        free, others = frozenset(self.program.encoder.names) - kept, self._others(kept)
+        form = others if others is not None and not softmax else self._cover(free & valued, free)
         if form is None:
             missing = " and ".join(sorted(free & valued))
             raise Unsupported(f"{i}: needs registers that hold 1 on {missing}, which are no keys")
-        masks = [form] if form.parts else []
-        masks += [i.mask] if i.mask is not None else []
-        pairs = [(-_FAR * mask, self.one(i)) for mask in masks]
+        sunk = -_FAR * form
+        if softmax and others is not None:  # empty tokens: not as far, so that they are left where there is no key
+            sunk -= _SINK[self.dtype] * others
+        masks = [sunk] if sunk.parts else []
+        masks += [-_FAR * i.mask] if i.mask is not None else []
+        pairs = [(mask, self.one(i)) for mask in masks]
         return [*pairs, *([(i.match[0], -_FAR * i.match[1])] if i.match is not None else [])]
+
+    def _others(self, kept: frozenset[str]) -> Form | None:
+        """1 on every token but those of the named groups whose pair is seen; None where registers do not tell."""
+        one, held = self._one(), self._cover(kept, kept, disjoint=True)
+        if one is None or held is None or self.program.encoder.carries(tuple(kept)):
+            return None
+        return one - held
 
     def _hold_linear(self, i: Mac | Copy, valued: frozenset[str], support: Support) -> None:
         if isinstance(i, Copy):

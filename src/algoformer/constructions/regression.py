@@ -22,10 +22,10 @@ from algoformer.tasks.network import LeakyNetwork
 
 def descent_step(d: int, *, eta: float, steps: int, labels: int = 1, x: float = 8.0, y: float = 8.0) -> Program:
     """Lemma A.2 for |x| <= x and |y| <= y: one layer a step, two softmax heads, no feed-forward."""
-    z = Stream(x=d, r=labels, one=1, label=1, query=1)
+    z = Stream(x=d, r=labels, one=1, example=1, label=1, query=1)
     tokens = Encoder(
         (
-            Group("examples", "examples", {"x": "x", "r": "y", "one": 1}),
+            Group("examples", "examples", {"x": "x", "r": "y", "example": 1, "one": 1}),
             Group("labels", "examples", {"label": 1, "one": 1}),
             Group("queries", "queries", {"x": "x", "query": 1, "one": 1}),
         )

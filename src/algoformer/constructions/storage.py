@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as serialised
 from torch import Tensor
 
+from algoformer.checks import number
 from algoformer.constructions import encoder, instructions, logistic
 from algoformer.constructions.encoder import Encoder, Group
 from algoformer.constructions.instructions import Instruction, Table
@@ -40,10 +41,13 @@ def save(model: Compiled, folder: str | Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     weights = {name: t.contiguous() for name, t in model.state_dict().items()}
     options = {name: getattr(model, name) for name in ("attention", "heads", "masked", "outside")}
-    dtype = str(model.dtype).removeprefix("torch.")
-    document = {"program": program_json(model.program), "options": options, "dtype": dtype}
+    dtypes = {"dtype": model.compiled_for, "cast": model.dtype}
+    document = {"program": program_json(model.program), "options": options} | {
+        name: str(dtype).removeprefix("torch.") for name, dtype in dtypes.items()
+    }
+    text = json.dumps(document, indent=1, default=number).encode()
     replace_file(path / "weights.safetensors", serialised(weights))
-    replace_file(path / "program.json", json.dumps(document, indent=1).encode())
+    replace_file(path / "program.json", text)
 
 
 def load(folder: str | Path, functions: Mapping[str, Function] | None = None) -> Compiled:
@@ -51,7 +55,9 @@ def load(folder: str | Path, functions: Mapping[str, Function] | None = None) ->
     path = Path(folder)
     document = json.loads((path / "program.json").read_text())
     program = program_from_json(document["program"], functions or {})
-    model = compile(program, dtype=getattr(torch, document["dtype"]), **document["options"])
+    made_for = document["dtype"]
+    model = compile(program, dtype=getattr(torch, made_for), **document["options"])
+    model.to(getattr(torch, document.get("cast", made_for)))
     model.load_state_dict(load_file(path / "weights.safetensors"))
     return model
 

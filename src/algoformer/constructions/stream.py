@@ -155,7 +155,7 @@ def _words(form: Form) -> str:
 
 def _blocks(form: Form) -> list[slice]:
     """The rows of each register of a joined form, none if it is not a plain joining of registers."""
-    used = {name: (m != 0).any(1) for name, m in form.parts.items()}
+    used = {name: (m != 0).any(1) for name, m in form.parts.items() if m.any()}
     if len(used) < 2 or int(torch.stack([u.long() for u in used.values()]).sum(0).max()) > 1:
         return []
     spans = []

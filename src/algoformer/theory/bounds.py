@@ -6,7 +6,7 @@ Python integer of any size; `loops` is the paper's L.
 
 from __future__ import annotations
 
-from math import isqrt
+from math import exp, isqrt, log
 
 from algoformer.checks import whole
 
@@ -16,7 +16,7 @@ def delta(d: int, n: int, loops: int) -> float:
     whole("d", d, 1)
     whole("n", n, 1)
     whole("loops", loops, 1)
-    return float((8 * loops * d / n**0.5) ** (1 / (2 * loops)))
+    return exp((log(8 * loops * d) - log(n) / 2) / (2 * loops))
 
 
 def optimum_size(d: int, loops: int) -> int:
@@ -95,4 +95,4 @@ def shift_factor(d: int, n: int, loops: int, zeta: float) -> float:
 
 def moment_radius(d: int, n: int, k: int) -> float:
     """Lemma 4.2: 4 k d / sqrt n, the relative distance of E S^k from its population value."""
-    return float(4 * k * d / n**0.5)
+    return exp(log(4 * k * d) - log(n) / 2)

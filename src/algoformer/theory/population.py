@@ -158,6 +158,8 @@ def matrix_loops(A: Array, n: int, loops: int, covariance: Array | None = None) 
     G = array("A", A, 2)
     d = len(G)
     _loops(loops, None if d == 2 else 3, "a general matrix with d > 2")
+    if loops == 0:
+        return symmetric_loops(eye(G), n, 0, covariance)
     if d != 2:
         return matrix_layers(G.expand(loops, d, d) if isinstance(G, Tensor) else [G] * loops, n, covariance)
     if isinstance(G, Tensor):

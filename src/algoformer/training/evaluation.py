@@ -21,7 +21,8 @@ from algoformer.training.data import seeded
 class Evaluation:
     """Squared errors by step and asked position: mean, median over prompts and standard error of the mean.
 
-    `zeros` are those of the zero predictor by position, and `zero` their mean; dividing by it makes errors relative.
+    Of an even number of prompts the median is the lower of the two in the middle. `zeros` are the errors of the zero
+    predictor by position, and `zero` their mean; dividing by it makes errors relative.
     """
 
     variant: str
