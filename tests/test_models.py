@@ -400,7 +400,7 @@ def test_a_prompt_that_does_not_fit_is_refused(generator):
         model.predict(Dense(x, y))
     with pytest.raises(ValueError, match="at most 4 features; got 5"):
         model.predict(Dense(torch.randn(1, 3, 5), y[:, :3]))
-    with pytest.raises(ValueError, match="must have 2 labels; got 1"):
+    with pytest.raises(ValueError, match="must ask answers of 2 numbers; got 1"):
         model.predict(Dense(x[:, :3], y[:, :3, :1]))
     with pytest.raises(ValueError, match=r"must be torch\.float32 on cpu"):
         model.predict(Dense(x[:, :3].double(), y[:, :3].double()))

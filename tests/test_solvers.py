@@ -583,7 +583,7 @@ def test_descent_on_a_network_is_autograds(unit, sigma):
         (lambda: GradientDescent(steps=-1), "steps must be at least 0; got -1"),
         (lambda: GradientDescent(steps=1.5), "steps must be an integer; got 1.5"),
         (lambda: GradientDescent(eta=0.0), "eta must be above 0; got 0"),
-        (lambda: GradientDescent(eta=float("nan")), "eta must be above 0; got nan"),
+        (lambda: GradientDescent(eta=float("nan")), "eta must be finite and above 0; got nan"),
         (lambda: GradientDescent(eta="1/L"), "eta must be one of '1/lmax', '2/\\(lmax\\+lmin\\)'; got '1/L'"),
         (lambda: GradientDescent(gradient="median"), "gradient must be one of 'mean', 'sum'; got 'median'"),
         (lambda: GradientDescent(form="fast"), "form must be one of 'iterated', 'spectral'; got 'fast'"),

@@ -523,7 +523,7 @@ def test_a_batch_of_64_costs_no_more_than_a_few_prompts_would_one_at_a_time():
         (lambda: LinearRegression(k=0), "k must be at least 1; got 0"),
         (lambda: LinearRegression(queries=-1), "queries must be at least 0; got -1"),
         (lambda: LinearRegression(noise=-0.1), "noise must be at least 0; got -0.1"),
-        (lambda: LinearRegression(noise=float("nan")), "noise must be at least 0; got nan"),
+        (lambda: LinearRegression(noise=float("nan")), "noise must be finite and at least 0; got nan"),
         (lambda: LinearRegression(d=4, active=5), "active must be at most d = 4; got 5"),
         (lambda: LinearRegression(n=0, queries=0, dense=True), "a dense prompt must hold at least 1 pair"),
         (lambda: Conditioned(kappa=0.5), "kappa must be at least 1; got 0.5"),

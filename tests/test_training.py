@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 import torch
 
-from algoformer import Prompt, Task
+from algoformer import On, Prompt, Task
+from algoformer.constructions import compile, newton
 from algoformer.experiments.store import address
 from algoformer.experiments.trained import key
 from algoformer.models import (
@@ -32,7 +33,7 @@ from algoformer.models import (
     Transformer,
     TransformerConfig,
 )
-from algoformer.solvers import LeastSquares
+from algoformer.solvers import LeastSquares, Newton
 from algoformer.tasks import ChainOfThought, Given, LinearRegression, Representation, SparseLinear, Spectrum
 from algoformer.training import (
     Bar,
@@ -459,7 +460,7 @@ def test_what_does_not_fit_is_refused_before_any_work(tmp_path):
         train(tiny(), replace(TASK, d=5), TrainConfig(), tmp_path / "a")
     with pytest.raises(ValueError, match="positions must be at least the prompt's 41 tokens"):
         train(tiny(), replace(TASK, n=20), TrainConfig(), tmp_path / "a")
-    with pytest.raises(ValueError, match="labels"):
+    with pytest.raises(ValueError, match="must ask answers of 1 numbers; got 2"):
         train(tiny(), replace(TASK, k=2), TrainConfig(), tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
@@ -1016,3 +1017,28 @@ def test_numbers_of_another_library_become_pythons_own(tmp_path):
     config = TrainConfig(steps=np.int64(4), batch=np.int32(4), lr=np.float32(0.25), log_every=2, warmup=0)
     assert [type(v) for v in (config.steps, config.batch, config.lr)] == [int, int, float]
     assert train(tiny(), TASK, config, tmp_path).step == 4
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: TrainConfig(lr=float("inf")), "lr must be finite and above 0; got inf"),
+        (lambda: TrainConfig(dims=5), "dims must be a Ramp or None; got 5"),
+        (lambda: TrainConfig(betas=0.9), r"betas must be two numbers in \[0, 1\); got 0.9"),
+        (lambda: train(Newton(), LinearRegression(), TrainConfig()), "model must be one of algoformer.models; got New"),
+        (lambda: AlgoFormer.from_pretrained("./typo"), "must be in a folder, or be owner/name .* got './typo'"),
+        (lambda: AlgoFormer.from_pretrained("linear-regression-d20"), "those that are shipped: algoformer.pretrained"),
+        (lambda: On(Newton(), 3), "reduction must be a Reduction; got int"),
+        (lambda: On(3, Newton()), "solver must be an Algorithm; got int"),
+        (lambda: compile("newton"), "program must be a Program, such as .*; got str"),
+        (lambda: newton(3, most=-10.0, steps=2), "most must be above 0; got -10"),
+    ],
+)
+def test_wrong_kinds_are_refused_at_the_door(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+def test_fields_may_be_changed_by_numbers():
+    changed = override(preset("algoformer"), {"train.steps": 1000, "train.lr": 1e-3, "model.loops": "16"})
+    assert (changed.train.steps, changed.train.lr, changed.model.loops) == (1000, 1e-3, 16)

@@ -139,6 +139,12 @@ class On(Algorithm[Any, Reduced]):
     solver: Algorithm[Any, Any]
     reduction: Reduction[Any]
 
+    def __post_init__(self) -> None:
+        for name, value, kind in (("solver", self.solver, Algorithm), ("reduction", self.reduction, Reduction)):
+            if not isinstance(value, kind):
+                article = "an" if kind is Algorithm else "a"
+                raise TypeError(f"{name} must be {article} {kind.__name__}; got {type(value).__name__}")
+
     @property
     def steps(self) -> int:  # type: ignore[override]
         return self.solver.steps

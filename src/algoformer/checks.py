@@ -24,7 +24,8 @@ def real(name: str, value: object, above: float = -math.inf, *, least: float = -
         raise TypeError(f"{name} must be a number; got {value!r}")
     if not (math.isfinite(value) and float(value) > above and float(value) >= least):
         bound = f"above {above:g}" if above > -math.inf else f"at least {least:g}" if least > -math.inf else "finite"
-        raise ValueError(f"{name} must be {bound}; got {value}")
+        finite = "" if math.isfinite(value) or bound == "finite" else "finite and "
+        raise ValueError(f"{name} must be {finite}{bound}; got {value}")
 
 
 def number(value: object) -> int | float:

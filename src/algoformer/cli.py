@@ -104,7 +104,9 @@ def list_(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A construction; see `algoformer list constructions`.")],
+    name: Annotated[
+        str, typer.Argument(help="One of `algoformer list constructions`, or of `algoformer list pretrained`.")
+    ],
     attention: Annotated[
         str | None, typer.Option(help="linear, relu or softmax: what the compiled layers take.")
     ] = None,
@@ -115,10 +117,12 @@ def show(
         bool | None, typer.Option(help="With linear: a mask on keys and 1/n, or bare; masked if left out.")
     ] = None,
 ) -> None:
-    """A construction as a program that can be held against its theorem."""
+    """A construction as a program that can be held against its theorem; of a model that is shipped, its card."""
     from algoformer import constructions
     from algoformer.constructions.catalogue import CATALOGUE
 
+    if name in NAMES and (attention, heads, masked) == (None, None, None):
+        return print((HOME / name / "README.md").read_text(encoding="utf-8").rstrip())
     found = CATALOGUE[known("the construction", name, CATALOGUE)]
     if attention is not None:
         one_of("attention", attention, ("linear", "relu", "softmax"))
@@ -143,7 +147,7 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what the run would be and cost.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a model of the papers. Any field may follow: --train.steps 100 --model.loops 8 --train.dims 5:20.
+    """Train a model of the papers. Any field may follow: --model.loops 8 --train.window 8 --train.dims 5:20.
 
     A curriculum or a range of loops ends at the model's own: --preset yang --model.loops 30 --train.loops 15:30:2:500.
     """
@@ -163,8 +167,11 @@ def train(
         recipe.task.check()
     if folder is not None:
         folder_at("folder", folder)
+    training.device_named(device)
     if dry_run:
         return _print_json(training.describe(recipe))
+    if folder is None:
+        print("algoformer: the model is not kept without --folder", file=sys.stderr)
     if isinstance(recipe.task, Parallel):
         print(f"algoformer: {recipe.task.account}", file=sys.stderr)
     with training.processes(device) as where, training.Bar() as bar:
@@ -199,11 +206,14 @@ def evaluate(
     task: Annotated[
         str | None, typer.Option(help="What is asked, see `algoformer list tasks`; the model's own task if left out.")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Of text: a folder of {train,valid,test}.{de,en}, plain or .gz.")
+    ] = None,
     prompts: Annotated[int, typer.Option(help="How many fixed prompts.")] = 6400,
     steps: Annotated[str | None, typer.Option(help="After how many steps or loops: 5,10,20; the model's own.")] = None,
     seed: Annotated[int, typer.Option(help="The seed of the prompts.")] = 0,
-    split: Annotated[str, typer.Option(help="Of text: valid, test, ..")] = "valid",
-    beam: Annotated[int, typer.Option(help="Of text: the width of the beam; 1 is greedy.")] = 1,
+    split: Annotated[str | None, typer.Option(help="Of text: valid, test, ..; valid if left out.")] = None,
+    beam: Annotated[int | None, typer.Option(help="Of text: the width of the beam; 1, greedy, if left out.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -216,25 +226,23 @@ def evaluate(
 
     from algoformer import training, zoo
     from algoformer.tasks import Parallel
-    from algoformer.training.codec import decode
 
     whole("prompts", prompts, 1)
-    whole("beam", beam, 1)
     own = _is_folder("model", checkpoint, NAMES)
     folder = Path(checkpoint) if own else HOME / checkpoint
-    facts = {} if own else zoo.about(checkpoint)
-    if task is not None:
-        base = training.task_named(task)
-    elif "task" in facts:
-        base = decode(facts["task"])
-    else:
-        base = training.recipe_of(folder)[1]
-    asked = training.override(
-        training.Recipe(model=None, task=base, train=training.TrainConfig()), _fields(context.args)
-    ).task
+    asked = _asked(folder, {} if own else zoo.about(checkpoint), task, data, _fields(context.args))
+    text = training.Translator.is_in(folder)
+    if text != isinstance(asked, Parallel):
+        kinds = ("a translator", "text") if text else ("a model of numbers", "numbers")
+        raise ValueError(f"{checkpoint} is {kinds[0]} and must be asked {kinds[1]}; got {type(asked).__name__}")
     where = training.device_named(device)
     if isinstance(asked, Parallel):
-        return _evaluate_text(folder, asked, split, prompts, _numbers(steps), beam, where, as_json)
+        width = 1 if beam is None else beam
+        whole("beam", width, 1)
+        return _evaluate_text(folder, asked, split or "valid", prompts, _numbers(steps), width, where, as_json)
+    for option, value in (("split", split), ("beam", beam)):
+        if value is not None:
+            raise ValueError(f"{option} must be left out for a model of numbers; got {value}")
     model = training.load(folder).float() if own else zoo.pretrained(checkpoint)
     options: dict[str, Any] = {"prompts": prompts, "seed": seed, "device": where}
     found = training.evaluate(model.to(where), asked, steps=_numbers(steps), progress=_progress(), **options)
@@ -270,6 +278,9 @@ def translate(
     translator = training.Translator.load(checkpoint) if own else zoo.pretrained(checkpoint)
     translator.model.to(training.device_named(device))
     given = sentences or list(_lines())
+    if cut := translator.cut(given):
+        most = f"{translator.longest // 2} tokens"
+        print(f"algoformer: {cut} of {len(given)} sources are longer than {most}, and cut there", file=sys.stderr)
     found = translator(given, width=beam, steps=steps) if given else []
     if as_json:
         return _print_json([{"source": a, "translation": b} for a, b in zip(given, found, strict=True)])
@@ -362,7 +373,8 @@ def reproduce(
         for o in found.outcomes:
             if o.status == "failed":
                 print(f"algoformer: {o.experiment}, seed {o.seed}: {o.message}", file=sys.stderr)
-        _console().print("`algoformer report` makes a page of them.")
+        if any(o.status in ("made", "kept") for o in found.outcomes):
+            _console().print("`algoformer report` makes a page of them.")
     for left in packing.made.left if packing else ():
         print(f"algoformer: no room for {left}", file=sys.stderr)
     _leave(found.ok, found.broken)
@@ -460,6 +472,33 @@ def _is_folder(what: str, given: str, shipped: Sequence[str]) -> bool:
     if not folder and given not in shipped:
         raise ValueError(f"the {what} must be a folder or one of {', '.join(shipped)}; got {given!r}")
     return folder
+
+
+def _asked(folder: Path, facts: dict[str, Any], name: str | None, data: Path | None, changes: dict[str, str]) -> Any:
+    """The task that a model is asked: the one that is named, text of one's own, or the model's own."""
+    from algoformer import training
+    from algoformer.tasks import Translation
+    from algoformer.training.codec import decode
+
+    for path in changes:
+        if not path.startswith("task."):
+            raise ValueError(f"a field here must begin with task., for the model is made; got {path!r}")
+    if data is not None:
+        if name not in (None, "Translation"):
+            raise ValueError(f"data must be left out with the task {name}; got {data}")
+        base: Any = Translation(data=str(data))
+    elif name is not None:
+        base = training.task_named(name)
+    elif "task" in facts:
+        base = decode(facts["task"])
+    elif facts:
+        raise ValueError(f"data must be given (--data) for {folder.name}, which has no text of its own; got none")
+    else:
+        base = training.recipe_of(folder)[1]
+    asked = training.override(training.Recipe(model=None, task=base, train=training.TrainConfig()), changes).task
+    if isinstance(asked, Translation):
+        asked.check()
+    return asked
 
 
 def _evaluate_text(
@@ -652,8 +691,8 @@ def _table(title: str, columns: list[str], words: list[bool]) -> RichTable:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for column, left in zip(columns, words, strict=True):
-        table.add_column(column, justify="left" if left else "right", overflow="fold")
+    for i, (column, left) in enumerate(zip(columns, words, strict=True)):  # names stay whole, to be copied
+        table.add_column(column, justify="left" if left else "right", overflow="fold", no_wrap=not i)
     return table
 
 

@@ -8,11 +8,14 @@ from pathlib import Path
 
 
 def folder_at(name: str, path: str | Path) -> Path:
-    """Hold a path to a folder, or to a place where one can be made."""
+    """Hold a path to a folder that can be written to, or to a place where one can be made."""
     folder = Path(path)
     first = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    within = "" if first == folder else f"{folder} in "
     if first.exists() and not first.is_dir():
-        raise ValueError(f"{name} must be a folder; got {'' if first == folder else f'{folder} in '}the file {first}")
+        raise ValueError(f"{name} must be a folder; got {within}the file {first}")
+    if first.exists() and not os.access(first, os.W_OK):
+        raise ValueError(f"{name} must be a folder that can be written to; got {within}{first}")
     return folder
 
 

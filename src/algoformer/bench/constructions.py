@@ -10,6 +10,7 @@ lowering, over 64 fresh prompts and all steps.
 from __future__ import annotations
 
 import math
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -126,6 +127,7 @@ def resized(prompt: Any, d: int) -> Any:
 
 
 if __name__ == "__main__":
+    ArgumentParser(prog="algoformer.bench.constructions", description=errors.__doc__).parse_args()
     for name, row in errors():
         bars = f"bars {row['float64 bar']:.0e} / {row['float32 bar']:.0e}"
         print(f"{name:<75} {row['float64']:.1e} / {row['float32']:.1e}   {bars}", flush=True)

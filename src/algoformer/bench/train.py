@@ -550,7 +550,8 @@ def quality(
 
 def main() -> None:
     """The parts of the benchmark by themselves, and the runs behind the published errors."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="algoformer.bench.train", description=__doc__, formatter_class=form)
     parser.add_argument("what", choices=["bench", "quality"])
     parser.add_argument("--device", default=None)
     parser.add_argument("--out", type=Path, default=None)

@@ -41,7 +41,7 @@ from algoformer.training import load, represented
 from algoformer.training.codec import decode, encode
 from algoformer.training.evaluation import evaluate, final
 from algoformer.training.folders import recipe_of
-from algoformer.zoo import HOME, NAMES, about, pretrained
+from algoformer.zoo import HOME, NAMES, TRANSLATORS, about, pretrained
 
 Numbers = LinearRegression | Representation | Autoregression | ChainOfThought  # the tasks of shipped models
 FOLDS = KFold(5, shuffle=True, random_state=0)
@@ -190,7 +190,7 @@ def main() -> None:
         if a.ship:
             print(f"{ship(a.ship, a.name)} is whole but for its card, README.md")
             return
-        known("a pretrained model of numbers", a.name, [name for name in NAMES if "task" in about(name)])
+        known("a pretrained model of numbers", a.name, [name for name in NAMES if name not in TRANSLATORS])
     model, task = pretrained(a.name), decode(about(a.name)["task"])
     facts = {
         "loops": by_loop(model, task, a.prompts),

@@ -119,7 +119,8 @@ def record(rows: Collection[Row]) -> None:
 def page() -> str:
     """The ledger as a Markdown page, from the record."""
     record, everything = recorded(), claims()
-    counts = {v: sum(row["verdict"] == v for row in record.values()) for v in Verdict}
+    labels = dict.fromkeys(_label(verdict, kind) for verdict in Verdict for kind in Kind)
+    counts = {label: sum(_status(record, id) == label for id in record) for label in labels}
     lines = [
         "# The ledger",
         "",

@@ -52,6 +52,8 @@ def compile(
     mask on keys (so that a token of an unseen pair is a key where a program writes to it) and without 1/n. A prompt
     `outside` the declared range raises, warns, or is ignored.
     """
+    if not isinstance(program, Program):
+        raise TypeError(f"program must be a Program, such as newton(20, most=300.0); got {type(program).__name__}")
     one_of("attention", attention, get_args(Attention))
     one_of("heads", heads, (2, 4))
     one_of("outside", outside, get_args(Outside))

@@ -14,6 +14,7 @@ alpha = 2 / |S|^2 itself does not converge.
 
 from __future__ import annotations
 
+from algoformer.checks import real
 from algoformer.constructions.encoder import Code, Encoder, Group
 from algoformer.constructions.instructions import Copy, Double, Mac
 from algoformer.constructions.program import Gram, Program
@@ -36,6 +37,7 @@ def newton(
 
     alpha is 1 / most^2 unless given.
     """
+    real("most", most, above=0)
     alpha = 1 / most**2 if alpha is None else alpha
     if not 0 < alpha < 2 / most**2:
         raise ValueError(f"alpha must be above 0 and below 2 / most^2 = {2 / most**2:.6g}; got {alpha}")

@@ -24,6 +24,8 @@ class Clock:
         """A clock of so many minutes from now, on a machine that stays for `more` after them."""
         real("more", more, least=0)
         if minutes is None:
+            if more:
+                raise ValueError(f"more must be left out without minutes, which it comes after; got {more:g}")
             return cls()
         real("minutes", minutes, above=0)
         now = time.time()

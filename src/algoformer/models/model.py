@@ -107,7 +107,7 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
         if values.shape[-1] > self.config.features:
             raise ValueError(f"the prompt must have at most {self.config.features} features; got {values.shape[-1]}")
         if not self.any_labels and q.asked[2] != self.config.labels:
-            raise ValueError(f"the prompt must have {self.config.labels} labels; got {q.asked[2]}")
+            raise ValueError(f"the prompt must ask answers of {self.config.labels} numbers; got {q.asked[2]}")
         return q
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> Any:
@@ -118,6 +118,17 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
     def _save_pretrained(self, save_directory: Path) -> None:
         weights = {name: v.detach().contiguous().clone() for name, v in self.state_dict().items()}  # of a vector, maybe
         save_file(weights, save_directory / constants.SAFETENSORS_SINGLE_FILE, metadata={"format": "pt"})
+
+    @classmethod
+    def from_pretrained(cls: type[M], pretrained_model_name_or_path: str | Path, **options: Any) -> M:
+        """The model in a folder, or `owner/name` on the Hugging Face Hub."""
+        name = str(pretrained_model_name_or_path)
+        if not Path(name).is_dir() and (name.startswith((".", "/", "~")) or name.count("/") != 1):
+            raise ValueError(
+                f"a model must be in a folder, or be owner/name on the Hugging Face Hub; got {name!r} "
+                "(those that are shipped: algoformer.pretrained)"
+            )
+        return super().from_pretrained(pretrained_model_name_or_path, **options)
 
     @classmethod
     def _from_pretrained(cls: type[M], *, model_id: str, config: Any = None, **options: Any) -> M:

@@ -86,7 +86,8 @@ def _scale(found: Sequence[Shown]) -> Iterable[str]:
         paper, figure, what = title(load(s.name))
         seeds = "1 seed" if len(s.runs) == 1 else f"{len(s.runs)} seeds"
         yield f"### {paper}, {figure}: {scale_of(s.runs[0].config)}, {seeds}\n"
-        yield f"{what[:1].upper()}{what[1:]}. `{s.name}`, preset `{s.scale}`.\n"
+        end = "" if what.endswith("?") else "."
+        yield f"{what[:1].upper()}{what[1:]}{end} `{s.name}`, preset `{s.scale}`.\n"
         yield f"![{what}](figures/{s.name}.svg)\n"
         yield table(
             ("claim", "measured", "must be", "margin", "verdict"),

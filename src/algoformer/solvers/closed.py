@@ -43,7 +43,7 @@ class LeastSquares(_Closed):
     def init(self, p: Any) -> Solution:
         if isinstance(p, Dense):
             along = prefixes(p)
-            return Solution(along.solved(torch.ones_like(along.values)))
+            return Solution(along.solved(torch.ones_like(along.s)))
         x, y = p.pairs
         return Solution(torch.linalg.pinv(x, rtol=cutoff(x)) @ y if x.shape[1] else origin(p))
 

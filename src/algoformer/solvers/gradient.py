@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from algoformer.algorithm import Algorithm
 from algoformer.checks import one_of, real, whole
 from algoformer.prompt import Dense, Prompt
-from algoformer.solvers.linear import Linear, answers, counts, extremes, no_autograd, origin, ratio
+from algoformer.solvers.linear import Linear, answers, counts, extremes, no_autograd, origin, ratio, roots
 from algoformer.solvers.spectrum import Directions, directions, prefixes
 
 Gradient = Literal["mean", "sum"]
@@ -110,8 +110,8 @@ class PreconditionedGradientDescent(Linear[Descent]):
         one_of("gradient", self.gradient, ("mean", "sum"))
         if not isinstance(self.preconditioner, Tensor):
             raise TypeError(f"preconditioner must be a (d, d) tensor; got {type(self.preconditioner).__name__}")
-        if isinstance(self.eta, str) and not bool((torch.linalg.eigvals(self.preconditioner).real > 0).all()):
-            raise ValueError(f"preconditioner must be positive definite for eta = {self.eta!r}")
+        if isinstance(self.eta, str):
+            _check_definite(self.preconditioner, self.eta)
 
     def init(self, p: Prompt) -> Descent:
         x, y = _scaled(p, self.gradient)
@@ -143,7 +143,7 @@ class HeavyBall(Linear[Descent]):
 
     def init(self, p: Prompt) -> Descent:
         x, y = _scaled(p, self.gradient)
-        top, least = (e.sqrt() for e in extremes(x))
+        top, least = roots(x)
         eta = ratio(4 * torch.ones_like(top), (top + least).square()) if self.eta is None else top.new_tensor(self.eta)
         beta = ratio(top - least, top + least).square() if self.momentum is None else top.new_tensor(self.momentum)
         return Descent(origin(p), origin(p), x, y, eta, beta)
@@ -166,10 +166,9 @@ class Nesterov(Linear[Descent]):
 
     def init(self, p: Prompt) -> Descent:
         x, y = _scaled(p, self.gradient)
-        top, least = extremes(x)
-        eta = ratio(torch.ones_like(top), top) if self.eta is None else top.new_tensor(self.eta)
-        root = least.sqrt()
-        beta = ratio(top.sqrt() - root, top.sqrt() + root) if self.momentum is None else top.new_tensor(self.momentum)
+        top, least = roots(x)
+        eta = ratio(torch.ones_like(top), top.square()) if self.eta is None else top.new_tensor(self.eta)
+        beta = ratio(top - least, top + least) if self.momentum is None else top.new_tensor(self.momentum)
         return Descent(origin(p), origin(p), x, y, eta, beta)
 
     def step(self, p: Prompt, s: Descent, t: int) -> Descent:
@@ -256,6 +255,18 @@ def _check_rate(eta: object) -> None:
         one_of("eta", eta, ("1/lmax", "2/(lmax+lmin)"))
     else:
         real("eta", eta, above=0)
+
+
+def _check_definite(P: Tensor, eta: str) -> None:
+    must = f"preconditioner must be symmetric and positive definite for eta = {eta!r}"
+    if P.ndim != 2 or P.shape[0] != P.shape[1]:
+        raise ValueError(f"{must}; got {tuple(P.shape)}")
+    apart, most = float((P - P.mT).abs().max()), float(P.abs().max())
+    if not apart <= torch.finfo(P.dtype).eps ** 0.5 * most:
+        raise ValueError(f"{must}; got one that is up to {apart:.6g} from its transpose")
+    least = float(torch.linalg.eigvalsh(P)[0])
+    if least <= 0:
+        raise ValueError(f"{must}; got one with the eigenvalue {least:.6g}")
 
 
 def _check_momentum(solver: HeavyBall | Nesterov) -> None:

@@ -1,4 +1,8 @@
-"""Conjugate gradients and quasi-Newton methods for |Xw - y|²/2, each label by itself, from w₀ = 0."""
+"""Conjugate gradients and quasi-Newton methods for |Xw - y|²/2, each label by itself, from w₀ = 0.
+
+Their step sizes are ratios of |X|⁶|y|², which has no room in float32 where X and y are 1e5 or 1e-5. So a state holds
+X and y in units of their own, powers of two, and all else but w in the units that follow from these.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,13 @@ from torch import Tensor
 
 from algoformer.checks import one_of, whole
 from algoformer.prompt import Prompt
-from algoformer.solvers.linear import Linear, extremes, origin, ratio
+from algoformer.solvers.linear import Linear, extremes, origin, ratio, unit
 
 Search = Literal["exact", "unit"]
 
 
 class Conjugate(NamedTuple):
-    """The iterate, the residual y - Xw, the direction, the gradient's squared norm and noise, and the inputs."""
+    """The iterate, the residual y - Xw, the direction, the gradient's squared norm and noise, the inputs, w's unit."""
 
     w: Tensor
     r: Tensor
@@ -24,6 +28,7 @@ class Conjugate(NamedTuple):
     g2: Tensor
     noise: Tensor
     x: Tensor
+    unit: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +44,9 @@ class ConjugateGradient(Linear[Conjugate]):
         whole("steps", self.steps)
 
     def init(self, p: Prompt) -> Conjugate:
-        x, y = p.pairs
+        x, y, size = _measured(p)
         g = x.mT @ y
-        return Conjugate(origin(p), y, g, _dot(g, g), _noise(g), x)
+        return Conjugate(origin(p), y, g, _dot(g, g), _noise(g), x, size)
 
     def step(self, p: Prompt, s: Conjugate, t: int) -> Conjugate:
         xv = s.x @ s.v
@@ -49,17 +54,18 @@ class ConjugateGradient(Linear[Conjugate]):
         r = s.r - alpha * xv
         g = s.x.mT @ r
         g2 = _dot(g, g)
-        return s._replace(w=s.w + alpha * s.v, r=r, v=g + ratio(g2, s.g2) * s.v, g2=g2)
+        return s._replace(w=s.w + s.unit * (alpha * s.v), r=r, v=g + ratio(g2, s.g2) * s.v, g2=g2)
 
 
 class Curved(NamedTuple):
-    """The iterate, the gradient, the size at which it is noise, the inverse Hessians [b k d d], and the inputs."""
+    """The iterate, the gradient, its size as noise, the inverse Hessians [b k d d], the inputs, and w's unit."""
 
     w: Tensor
     g: Tensor
     noise: Tensor
     h: Tensor
     x: Tensor
+    unit: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +83,12 @@ class BFGS(Linear[Curved]):
         one_of("search", self.search, ("exact", "unit"))
 
     def init(self, p: Prompt) -> Curved:
-        x, y = p.pairs
+        x, y, size = _measured(p)
         top, _ = extremes(x)
         eye = torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
         h = (ratio(torch.ones_like(top), top) * eye)[:, None].expand(-1, y.shape[2], -1, -1)
         g = -x.mT @ y
-        return Curved(origin(p), g, _noise(g), h, x)
+        return Curved(origin(p), g, _noise(g), h, x, size)
 
     def step(self, p: Prompt, s: Curved, t: int) -> Curved:
         v = -torch.einsum("bkde,bek->bdk", s.h, s.g)
@@ -91,11 +97,11 @@ class BFGS(Linear[Curved]):
         a, c = v.mT[..., None], z.mT[..., None]  # columns [b k d 1]
         hz = s.h @ c
         h = s.h - rho * (hz @ a.mT + a @ hz.mT) + (rho.square() * (c.mT @ hz) + rho) * (a @ a.mT)
-        return s._replace(w=s.w + v, g=s.g + z, h=h)
+        return s._replace(w=s.w + s.unit * v, g=s.g + z, h=h)
 
 
 class Remembered(NamedTuple):
-    """The iterate, the gradient and its noise, the last steps s and z = S s, 1/λmax, and the inputs."""
+    """The iterate, the gradient and its noise, the last steps s and z = S s, 1/λmax, the inputs, and w's unit."""
 
     w: Tensor
     g: Tensor
@@ -103,6 +109,7 @@ class Remembered(NamedTuple):
     past: tuple[tuple[Tensor, Tensor], ...]
     scale: Tensor
     x: Tensor
+    unit: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,10 +126,10 @@ class LBFGS(Linear[Remembered]):
         one_of("search", self.search, ("exact", "unit"))
 
     def init(self, p: Prompt) -> Remembered:
-        x, y = p.pairs
+        x, y, size = _measured(p)
         top, _ = extremes(x)
         g = -x.mT @ y
-        return Remembered(origin(p), g, _noise(g), (), ratio(torch.ones_like(top), top), x)
+        return Remembered(origin(p), g, _noise(g), (), ratio(torch.ones_like(top), top), x, size)
 
     def step(self, p: Prompt, s: Remembered, t: int) -> Remembered:
         v = -s.g
@@ -134,7 +141,14 @@ class LBFGS(Linear[Remembered]):
         for (a, z), weight in zip(s.past, reversed(weights), strict=True):
             v = v + (weight - ratio(_dot(z, v), _dot(a, z))) * a
         v, z = _searched(self.search, s, v)
-        return s._replace(w=s.w + v, g=s.g + z, past=(*s.past, (v, z))[-self.memory :])
+        return s._replace(w=s.w + s.unit * v, g=s.g + z, past=(*s.past, (v, z))[-self.memory :])
+
+
+def _measured(p: Prompt) -> tuple[Tensor, Tensor, Tensor]:
+    """The inputs in a unit for each prompt, the labels in one for each label, and the unit [b 1 k] of w."""
+    x, y = p.pairs
+    by_x, by_y = unit(x.flatten(1)[:, :, None]), unit(y)
+    return x / by_x, y / by_y, by_y / by_x
 
 
 def _searched(search: Search, s: Curved | Remembered, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from algoformer.algorithm import Algorithm
 from algoformer.prompt import Dense, Prompt
@@ -42,13 +43,19 @@ def origin(p: Prompt) -> Float[Tensor, "b d k"]:
 
 def extremes(x: Float[Tensor, "*b n d"]) -> tuple[Float[Tensor, "*b 1 1"], Float[Tensor, "*b 1 1"]]:
     """The largest eigenvalue of X'X and the smallest that is not zero to rounding (both 0 where X is)."""
+    top, least = roots(x)
+    return top.square(), least.square()
+
+
+def roots(x: Float[Tensor, "*b n d"]) -> tuple[Float[Tensor, "*b 1 1"], Float[Tensor, "*b 1 1"]]:
+    """Their square roots, the extreme singular values of X."""
     if 0 in x.shape[-2:]:
         none = x.new_zeros(*x.shape[:-2], 1, 1)
         return none, none
     s = torch.linalg.svdvals(x)
     top = s[..., :1]
     least = s.where(s > cutoff(x) * top, torch.inf).amin(-1, keepdim=True)
-    return top.square()[..., None], least.where(least.isfinite(), 0.0).square()[..., None]
+    return top[..., None], least.where(least.isfinite(), 0.0)[..., None]
 
 
 def cutoff(x: Tensor) -> float:
@@ -59,6 +66,13 @@ def cutoff(x: Tensor) -> float:
 def ratio(a: Tensor, b: Tensor) -> Tensor:
     """a / b, and 0 where b is 0: a converged method, or one without examples, stays where it is."""
     return torch.where(b == 0, 0.0, a / torch.where(b == 0, 1.0, b))
+
+
+def unit(v: Float[Tensor, "*b n k"]) -> Float[Tensor, "*b 1 k"]:
+    """The power of two next below the largest entry of each column, by which division is exact; 1 where all are 0."""
+    top = pad(v.detach().abs(), (0, 0, 0, 1)).amax(-2, keepdim=True)
+    top = top.where(top > 0, 1.0)
+    return top / (2 * torch.frexp(top).mantissa)
 
 
 def counts(p: Prompt) -> Float[Tensor, "b 1 1"]:

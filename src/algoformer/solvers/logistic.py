@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid, pad, softplus
 
 from algoformer.checks import one_of, real, whole
 from algoformer.prompt import Prompt
@@ -37,7 +38,7 @@ class DampedNewton(Linear[Fit]):
     """w ← w - η H⁻¹∇ with η = 2√μ/(2√μ + λ), λ² = <∇, H⁻¹∇> (Giannou et al. 2024, Theorem 5.2).
 
     That η is safe where |a_i| <= 1. `damping="backtracking"` takes the first of η = 1, 1/2, 1/4, .. that lowers the
-    loss enough (Armijo), which is safe everywhere; `damping="none"` is Newton's method, η = 1.
+    loss enough (Armijo), or none, which is safe everywhere; `damping="none"` is Newton's method, η = 1.
     """
 
     mu: float = 0.1
@@ -58,10 +59,23 @@ class DampedNewton(Linear[Fit]):
         eye = torch.eye(s.x.shape[2], dtype=s.x.dtype, device=s.x.device)
         hessian = torch.einsum("bnd,bnk,bne->bkde", s.x, curvature, s.x) + self.mu * eye
         g = s.slope(self.mu)
-        root, failed = torch.linalg.cholesky_ex(hessian)  # fails only where the iteration has diverged already
-        root = root.where(failed[..., None, None] == 0, torch.nan)
+        root, failed = torch.linalg.cholesky_ex(hessian)
+        if bool(failed.any()):  # μ is lost in the rounding of the sum; or the iteration has diverged, and stays so
+            root = self._root(s, margin)
         change = torch.cholesky_solve(g.mT[..., None], root)[..., 0].mT
         return s._replace(w=s.w - self._size(s, (g * change).sum(1, keepdim=True), change) * change)
+
+    def _root(self, s: Fit, margin: Tensor) -> Tensor:
+        """L [b k d d] with L L' the Hessian, by QR of √curvature X over √μ I.
+
+        It keeps a μ down to eps² of the largest curvature, where their sum keeps one down to eps.
+        """
+        half = (logsigmoid(margin) + logsigmoid(-margin)) / 2  # √ of a curvature that is 0 would have no derivative
+        rows = torch.einsum("bnk,bnd->bknd", half.exp() / s.n.sqrt(), s.x)
+        eye = torch.eye(s.x.shape[2], dtype=s.x.dtype, device=s.x.device)
+        tall = torch.cat([rows, self.mu**0.5 * eye.expand(*rows.shape[:2], -1, -1)], 2)
+        root: Tensor = torch.linalg.qr(tall).R.mT
+        return root
 
     def _size(self, s: Fit, decrement: Tensor, change: Tensor) -> Tensor:
         """η for the squared decrement λ² [b 1 k]."""
@@ -72,11 +86,11 @@ class DampedNewton(Linear[Fit]):
             # sqrt has no derivative at 0, where η is 1 whatever λ is
             size: Tensor = root / (root + torch.where(decrement > 0, decrement, 1.0).sqrt().where(decrement > 0, 0.0))
             return size
-        sizes = 0.5 ** torch.arange(40, dtype=s.w.dtype, device=s.w.device)
+        sizes = pad(0.5 ** torch.arange(40, dtype=s.w.dtype, device=s.w.device), (0, 1))  # 0 where none lowers the loss
         margins = (s.y * (s.x @ s.w))[..., None] - sizes * (s.y * (s.x @ change))[..., None]
         norms = (s.w[..., None] - sizes * change[..., None]).square().sum(1)
-        losses = torch.nn.functional.softplus(-margins).sum(1) / s.n + self.mu / 2 * norms  # [b k size]
-        now = torch.nn.functional.softplus(-s.y * (s.x @ s.w)).sum(1) / s.n[:, 0] + self.mu / 2 * s.w.square().sum(1)
+        losses = softplus(-margins).sum(1) / s.n + self.mu / 2 * norms  # [b k size]
+        now = softplus(-s.y * (s.x @ s.w)).sum(1) / s.n[:, 0] + self.mu / 2 * s.w.square().sum(1)
         slack = 8 * torch.finfo(s.w.dtype).eps * now  # near the optimum a decrease drowns in rounding
         enough = losses <= now[..., None] - 1e-4 * sizes * decrement.mT + slack[..., None]
         size = sizes[enough.to(torch.uint8).argmax(-1)]

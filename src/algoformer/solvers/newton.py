@@ -7,6 +7,9 @@ direction that is solved, g ← 1 - (1 - g)^p. That is `form="spectral"`, the sa
 rounding errors do not grow. `form="stream"` iterates on U = M X' as a transformer does, `form="textbook"` on M; both
 double, at every step, the rounding noise in directions that X lacks (textbook: where the rank is below d; stream: where
 it is below both n and d). Ridge is d more examples, sqrt(ridge) I with label 0.
+
+M₀ is found in units, powers of two, in which λmax is near 1: λ⁴, which |A²|_F sums, has no room in float32 where X is
+1e5 or 1e-5.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from torch.nn.functional import pad
 from algoformer.algorithm import Algorithm
 from algoformer.checks import one_of, real, whole
 from algoformer.prompt import Dense, Prompt
-from algoformer.solvers.linear import answers, cutoff, no_autograd, ratio
+from algoformer.solvers.linear import answers, cutoff, no_autograd, ratio, unit
 from algoformer.solvers.spectrum import Directions, before, directions, prefixes, ridged
 
 Scale = float | Literal["frobenius", "spectral", "optimal"]
@@ -118,20 +121,27 @@ class Newton(Algorithm[Any, Any]):
         if self.form == "spectral":
             no_autograd(self, p, 'form="stream" has one')
             along = directions(*p.pairs, self.ridge) if isinstance(p, Prompt) else prefixes(p, self.ridge)
-            return Shares(self._scale(along.values) * self._power(along.values), along)
+            size = unit(along.s[..., None])[..., 0]
+            values = (along.s / size).square()
+            return Shares(self._scale(values, size.double().square()) * self._power(values), along)
         if self.form == "stream":
             x, y = p.pairs  # type: ignore[union-attr]
             x, y = ridged(x, y, self.ridge)
-            c = self._scale(torch.linalg.svdvals(x).square())[..., None]
-            return Streamed(c * (x.mT @ x @ x.mT if self.start == "S" else x.mT), x, y)
+            s = torch.linalg.svdvals(x)
+            s = s.where(s > cutoff(x) * s[:, :1], 0.0)
+            size = unit(s[..., None])
+            c = self._scale((s / size[..., 0]).square(), size[..., 0].double().square())[..., None]
+            one = x / size
+            return Streamed(c / size * (one.mT @ one @ one.mT if self.start == "S" else one.mT), x, y)
         eye = torch.eye(p.x.shape[2], dtype=p.x.dtype, device=p.x.device)
         x, y = p.pairs if isinstance(p, Prompt) else (p.x, p.y)
         a, b = (x.mT @ x, x.mT @ y) if isinstance(p, Prompt) else (before(x, x), before(x, y))
         a = a + self.ridge * eye
         values = torch.linalg.eigvalsh(a)
         values = values.where(values > cutoff(a) * values[..., -1:], 0.0)
-        c = self._scale(values)[..., None]
-        return Inverse(c * (a if self.start == "S" else eye), a, b)
+        size = unit(values[..., None])
+        c = self._scale(values / size[..., 0], size[..., 0].double())[..., None]
+        return Inverse(c / size * (a / size if self.start == "S" else eye), a, b)
 
     def step(self, p: Prompt | Dense, s: Any, t: int) -> Any:
         return s.step(self.order)
@@ -143,25 +153,30 @@ class Newton(Algorithm[Any, Any]):
         """What α or c multiplies: λ m₀ = α λ² or c λ."""
         return values.square() if self.start == "S" else values
 
-    def _scale(self, values: Tensor) -> Tensor:
-        """α or c [... 1] for eigenvalues [... r] of A, 0 where all are; a given one must be below its end point."""
+    def _scale(self, values: Tensor, size: Tensor) -> Tensor:
+        """α or c [... 1] for eigenvalues [... r] of A/size, 0 where all are; a given one must be below its end point.
+
+        A given one is for A itself; size comes in double precision, where its square has room.
+        """
         power = self._power(values)
         top = pad(power, (0, 1)).amax(-1, keepdim=True)
         if self.scale == "spectral":
             return ratio(torch.ones_like(top), top)
         if self.scale == "frobenius":
-            return ratio(torch.ones_like(top), power.square().sum(-1, keepdim=True).sqrt())
+            return ratio(torch.ones_like(top), power.norm(dim=-1, keepdim=True))
         if self.scale == "optimal":
             least = pad(power.where(power > 0, torch.inf), (0, 1), value=torch.inf).amin(-1, keepdim=True)
             return ratio(2 * torch.ones_like(top), top + least.where(least.isfinite(), 0.0))
         end = 2 * (1 - 64 * torch.finfo(values.dtype).eps)
-        if bool((self.scale * top >= end).any()):
+        given = (self.scale * self._power(size)).to(top)
+        if bool((given * top >= end).any()):
             bound = "2/lmax(A)^2" if self.start == "S" else "2/lmax(A)"
             raise ValueError(
-                f"scale must be below {bound} = {2 / float(top.max()):.6g} on every prompt; got {self.scale:.6g}: from "
-                "that end point on the residual along the largest eigenvector is -1 or beyond and does not converge"
+                f"scale must be below {bound} = {2 * self.scale / float((given * top).max()):.6g} on every prompt; got "
+                f"{self.scale:.6g}: from that end point on the residual along the largest eigenvector is -1 or beyond "
+                "and does not converge"
             )
-        return torch.full_like(top, self.scale)
+        return given
 
 
 def _series(m: Tensor, a: Tensor, order: int) -> Tensor:

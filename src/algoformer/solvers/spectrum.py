@@ -13,11 +13,16 @@ from algoformer.solvers.linear import cutoff, ratio
 
 
 class Directions(NamedTuple):
-    """Eigenvalues [... r] of X'X + ridge I, their directions v [... d r], and the solution z [... r k] along them."""
+    """Singular values [... r] of X with its ridge, their directions v [... d r], and the solution z [... r k] there."""
 
-    values: Tensor
+    s: Tensor
     v: Tensor
     z: Tensor
+
+    @property
+    def values(self) -> Tensor:
+        """The eigenvalues [... r] of X'X + ridge I."""
+        return self.s.square()
 
     def solved(self, g: Tensor) -> Tensor:
         """The weights [... d k] of which the share g [... r] of each direction is solved."""
@@ -29,7 +34,7 @@ def directions(x: Tensor, y: Tensor, ridge: float = 0.0) -> Directions:
     x, y = ridged(x, y, ridge)
     u, s, vt = torch.linalg.svd(x, full_matrices=False)
     s = s.where(s > cutoff(x) * s[:, :1], 0.0)
-    return Directions(s.square(), vt.mT, ratio(u.mT @ y, s[..., None].expand(*s.shape, y.shape[2])))
+    return Directions(s, vt.mT, ratio(u.mT @ y, s[..., None].expand(*s.shape, y.shape[2])))
 
 
 def prefixes(p: Dense, ridge: float = 0.0) -> Directions:
@@ -48,11 +53,11 @@ def prefixes(p: Dense, ridge: float = 0.0) -> Directions:
     z = ratio(v.mT @ before(x, y), values.where(some, 0.0)[..., None].expand(*values.shape, y.shape[2]))
     doubtful = (some & (values < eps / max(wanted, 1e3 * eps) * top)).any(-1)
     doubtful |= some.sum(-1) < torch.arange(n, device=x.device).clamp(max=d)
-    found = [values.where(some, 0.0).to(p.x), v.to(p.x), z.to(p.x)]
+    found = [values.where(some, 0.0).sqrt().to(p.x), v.to(p.x), z.to(p.x)]
     if bool(doubtful.any()):
-        values, v, z = directions(*p.expand()[doubtful.flatten()].pairs, ridge)
-        more = d - values.shape[1]
-        found[0][doubtful] = pad(values, (0, more))
+        s, v, z = directions(*p.expand()[doubtful.flatten()].pairs, ridge)
+        more = d - s.shape[1]
+        found[0][doubtful] = pad(s, (0, more))
         found[1][doubtful] = pad(v, (0, more))
         found[2][doubtful] = pad(z, (0, 0, 0, more))
     return Directions(*found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, Literal
@@ -113,7 +114,10 @@ class TrainConfig:
                 raise ValueError(f"{name} must be below 1; got {getattr(self, name)}")
         if self.final_lr > self.lr:
             raise ValueError(f"final_lr must be at most lr = {self.lr}; got {self.final_lr}")
-        if len(self.betas) != 2 or not all(0 <= b < 1 for b in self.betas):
+        for name in ("dims", "examples", "loops"):
+            if not isinstance(getattr(self, name), Ramp | None):
+                raise TypeError(f"{name} must be a Ramp or None; got {getattr(self, name)!r}")
+        if not isinstance(self.betas, Sequence) or len(self.betas) != 2 or not all(0 <= b < 1 for b in self.betas):
             raise ValueError(f"betas must be two numbers in [0, 1); got {self.betas}")
         if self.pool is not None and self.pool < self.batch:
             raise ValueError(f"pool must hold at least a batch of {self.batch} prompts; got {self.pool}")

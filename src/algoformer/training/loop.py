@@ -109,6 +109,8 @@ def train(
     end saves the model in the Hugging Face manner. `until` stops at an earlier step, to be continued. At the `deadline`
     (as `time.time` counts) the run writes one checkpoint, drops those before it, and raises `OutOfTime`.
     """
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be one of algoformer.models; got {type(model).__name__}")
     run = _Run(model, task, config, None if folder is None else folder_at("folder", folder), progress, watch)
     with run.opened():
         return run.go(until, deadline)
@@ -187,11 +189,11 @@ class _Run:
                 if line or look or save:
                     self.tick = time.perf_counter(), self.done  # the rate is that of steps alone
                 if asked or (halt and not late):
-                    raise Interrupted(f"stopped at step {self.done} of {c.steps}; run again to go on")
+                    raise Interrupted(f"stopped at step {self.done} of {c.steps}; {self._left}")
                 if halt and self.done < end:
                     if self.rank == 0 and self.folder is not None:  # it may have to travel
                         checkpoint.drop(self.folder / "checkpoints", keep=1)
-                    raise OutOfTime(f"stopped in time at step {self.done} of {c.steps}; run again to go on")
+                    raise OutOfTime(f"stopped in time at step {self.done} of {c.steps}; {self._left}")
         self._wait()
         self._finish()
         return Result(
@@ -203,6 +205,11 @@ class _Run:
             seconds=time.perf_counter() - self.born,
             first_step=first,
         )
+
+    @property
+    def _left(self) -> str:
+        """What is left of a run that stops."""
+        return "nothing is kept without a folder" if self.folder is None else "run again to go on"
 
     def _fits(self, task: Task[Any]) -> None:
         """Try one batch at the full size, before any work can be lost."""

@@ -78,7 +78,7 @@ def preset(name: str) -> Recipe:
     return PRESETS[name]()
 
 
-def override(recipe: Recipe, changes: Mapping[str, str]) -> Recipe:
+def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     """The recipe with some fields changed: {"train.steps": "100", "model.loops": "8", "train.dims": "5:20:1:2000"}."""
     parts: dict[str, dict[str, Any]] = {}
     for path, text in changes.items():
@@ -91,7 +91,7 @@ def override(recipe: Recipe, changes: Mapping[str, str]) -> Recipe:
         if name not in known:
             nearest = _nearest(name, known, f"{part}.")
             raise ValueError(f"{type(owner).__name__} has no field {name!r}{nearest}; it has {', '.join(known)}")
-        parts.setdefault(part, {})[name] = parsed(path, text, hints[name])
+        parts.setdefault(part, {})[name] = parsed(path, str(text), hints[name])
     made = {part: replace(getattr(recipe, part), **values) for part, values in parts.items()}
     return _held(replace(recipe, **made))
 
@@ -104,7 +104,7 @@ def with_data(recipe: Recipe, data: str) -> Recipe:
     return replace(recipe, task=replace(own, longest=recipe.model.positions or own.longest))
 
 
-def task_named(name: str, changes: Mapping[str, str] | None = None) -> Task[Any]:
+def task_named(name: str, changes: Mapping[str, object] | None = None) -> Task[Any]:
     """A task by the name of its class, with some fields changed: task_named("LinearRegression", {"n": "80"})."""
     known = {k: v for k, v in vars(algoformer.tasks).items() if isinstance(v, type) and issubclass(v, Task)}
     known = {k: v for k, v in known.items() if not inspect.isabstract(v) and not issubclass(v, Shift)}

@@ -60,11 +60,16 @@ class Translator:
         """The translator of a task."""
         return cls(model, task.tokenizer, task.mask, task.longest)
 
+    @staticmethod
+    def is_in(path: str | Path) -> bool:
+        """Is the model in a folder a translator?"""
+        return (_home(Path(path)) / "text.json").is_file()
+
     @classmethod
     def load(cls, path: str | Path) -> Translator:
         """The translator in a folder: a run's, one of its checkpoints, or a saved model with tokenizer.json."""
         folder = Path(path)
-        home = folder.parent.parent if checkpoint.NAME.fullmatch(folder.name) else folder
+        home = _home(folder)
         model = load(folder).float()
         try:
             about = json.loads((home / "text.json").read_bytes())
@@ -112,6 +117,11 @@ class Translator:
         tokens = torch.tensor([[*source, SEP] + [PAD] * (width - len(source) - 1) for source in sources])
         device = self.model.embed.weight.device
         return Text(tokens.to(device), begin.to(device), self.model.config.vocabulary, self.mask, check=False)
+
+
+def _home(folder: Path) -> Path:
+    """The folder of a run, given it or one of its checkpoints."""
+    return folder.parent.parent if checkpoint.NAME.fullmatch(folder.name) else folder
 
 
 @dataclass(frozen=True, kw_only=True)

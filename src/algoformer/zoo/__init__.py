@@ -38,6 +38,6 @@ def pretrained(name: str) -> Any:
 
 
 def about(name: str) -> dict[str, Any]:
-    """What is recorded of a model: its checksum; of one of numbers also its task, its context and its error."""
+    """What is recorded of a model: its checksum, its task; of one of numbers also its context and its error."""
     facts: dict[str, Any] = json.loads((HOME / known("a pretrained model", name, NAMES) / "about.json").read_bytes())
     return facts
