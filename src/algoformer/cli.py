@@ -22,7 +22,6 @@ from algoformer.zoo import HOME, NAMES, TRANSLATORS
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table as RichTable
 
 
 class _Commands(TyperGroup):
@@ -675,25 +674,20 @@ def _print_path(words: str, path: Path) -> None:
 
 
 def _print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
-    from algoformer.report.page import show
-
-    words = [
-        all(isinstance(row[i], str) and not row[i].strip("> ").isdigit() for row in rows) for i in range(len(columns))
-    ]
-    table = _table(title, columns, words)
-    for row in rows:
-        table.add_row(*(show(value) for value in row))
-    _console().print(table)
-
-
-def _table(title: str, columns: list[str], words: list[bool]) -> RichTable:
     from rich import box
     from rich.table import Table
 
+    from algoformer.report.page import show
+
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for i, (column, left) in enumerate(zip(columns, words, strict=True)):  # names stay whole, to be copied
-        table.add_column(column, justify="left" if left else "right", overflow="fold", no_wrap=not i)
-    return table
+    for i, column in enumerate(columns):
+        words = all(isinstance(row[i], str) and not row[i].strip("> ").isdigit() for row in rows)
+        cells = [show(row[i]) for row in rows]
+        whole = max(map(len, cells), default=0) if not any(" " in cell for cell in cells) else None  # to be copied
+        table.add_column(column, justify="left" if words else "right", overflow="fold", min_width=whole)
+    for row in rows:
+        table.add_row(*map(show, row))
+    _console().print(table)
 
 
 def _console() -> Console:
