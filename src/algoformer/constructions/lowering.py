@@ -53,7 +53,7 @@ def compile(
     `outside` the declared range raises, warns, or is ignored.
     """
     if not isinstance(program, Program):
-        raise TypeError(f"program must be a Program, such as newton(20, most=300.0); got {type(program).__name__}")
+        raise TypeError(f"program must be a Program of algoformer.constructions; got {type(program).__name__}")
     one_of("attention", attention, get_args(Attention))
     one_of("heads", heads, (2, 4))
     one_of("outside", outside, get_args(Outside))
