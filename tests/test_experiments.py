@@ -208,6 +208,8 @@ def test_a_moved_number_is_noticed():
     assert moved(before, fingerprint(Result([1.0, 2.0, 3.1], 5.0))) == ["curve"]
     assert moved(before, fingerprint(Result([1.0, 2.0, 3.0, 0.0], 5.0))) == ["curve"]
     assert moved(before, fingerprint(Result([-1.0, 4.0, 3.0], 5.0))) == ["curve"]  # the same mean
+    assert moved(fingerprint(Result([0.0], 3e-16)), fingerprint(Result([0.0], 2e-16))) == []  # rounding errors
+    assert moved(fingerprint(Result([0.0], 3e-9)), fingerprint(Result([0.0], 2e-9))) == ["other"]
 
 
 def run_quickly(out: Path, seeds=1, **more):

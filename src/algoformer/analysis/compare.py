@@ -55,7 +55,10 @@ def error_distance(
 def prefix_similarity(
     a: Float[Tensor, "t b o k"], b: Float[Tensor, "t b o k"], target: Float[Tensor, "b o k"]
 ) -> Float[Tensor, "t o"]:
-    """The cosine of two residuals across prompts, one value for each position: where the likeness comes from."""
+    """The cosine of two residuals across prompts, one value for each position: where the likeness comes from.
+
+    Where one of the two is exact its residual is rounding, and the value at that position says nothing.
+    """
     left, right = ((v - target).permute(0, 2, 1, 3).flatten(2) for v in (a, b))
     return (_unit(left) * _unit(right)).sum(-1)
 

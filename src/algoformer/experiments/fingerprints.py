@@ -11,6 +11,7 @@ from typing import Any
 
 FILE = Path(__file__).with_name("fingerprints.json")
 CLOSE = 1e-3  # relative: another machine rounds otherwise, and training makes more of it
+ROUNDING = 1e-12  # a number below is one in itself, and any other machine has another
 
 
 def fingerprint(result: Any) -> dict[str, list[float]]:
@@ -29,8 +30,8 @@ def moved(before: dict[str, list[float]], now: dict[str, list[float]]) -> list[s
         return sorted(before.keys() ^ now.keys())
 
     def same(a: list[float], b: list[float]) -> bool:
-        size = max(a[2], b[2])
-        return a[0] == b[0] and all(abs(x - y) <= CLOSE * size for x, y in zip(a[1:], b[1:], strict=True))
+        least = max(CLOSE * max(a[2], b[2]), ROUNDING)
+        return a[0] == b[0] and all(abs(x - y) <= least for x, y in zip(a[1:], b[1:], strict=True))
 
     return [name for name in now if not same(before[name], now[name])]
 

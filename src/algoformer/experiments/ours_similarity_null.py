@@ -20,7 +20,7 @@ from algoformer.solvers import GradientDescent, LeastSquares, Newton
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "ours"
 
 
@@ -43,7 +43,10 @@ SMOKE = replace(PAPER, d=5, n=10, prompts=16, descent=(4, 16), newton=(1, 8))
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Similarity to least squares of each method and of the nulls, and the curve over prefixes."""
+    """Similarity to least squares of each method and of the nulls, and its curve over prefixes.
+
+    These have fewer than d examples: from d on, least squares leaves nothing but rounding, which nothing is like.
+    """
 
     similarity: dict[str, float]
     low: dict[str, float]
@@ -67,12 +70,13 @@ def run(config: Config, site: Site) -> Result:
             readings[f"{name} {t}"] = found[None]
     noise = analysis.null_similarity(best, prompt.y, g).noise[0]
     scores = {name: analysis.error_similarity(r, best, prompt.y)[0, 0] for name, r in readings.items()}
+    curves = {name: analysis.prefix_similarity(r, best, prompt.y)[0, : config.d] for name, r in readings.items()}
     bands = {name: analysis.Bootstrap(seed=site.seed).band(s) for name, s in {**scores, "noise": noise}.items()}
     return Result(
         similarity={name: float(b.value) for name, b in bands.items()},
         low={name: float(b.low) for name, b in bands.items()},
         high={name: float(b.high) for name, b in bands.items()},
-        prefixes={name: analysis.prefix_similarity(r, best, prompt.y)[0].tolist() for name, r in readings.items()},
+        prefixes={name: curve.tolist() for name, curve in curves.items()},
         published=0.508,
     )
 
@@ -118,6 +122,6 @@ def plot(result: Result) -> Figure:
     left.set(title="similarity to least squares", xlim=(-0.05, 1.05))
     for (name, curve), colour in zip(result.prefixes.items(), COLOURS, strict=False):
         right.plot(range(len(curve)), curve, color=colour, label=name)
-    right.set(title="by the number of examples", xlabel="examples", ylim=(-0.3, 1.05))
+    right.set(title="by the number of examples", xlabel="examples, fewer than dimensions", ylim=(-0.05, 1.05))
     legend(fig, right)
     return fig
