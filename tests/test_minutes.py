@@ -465,6 +465,12 @@ def test_the_plan_counts_no_training_whose_errors_are_kept(tmp_path, monkeypatch
         kept("measured", recipe, (1,), Site(seed=recipe.train.seed, answers=tmp_path / "answers"), lambda: nothing)
     kept("oracle", task, (1,), Site(answers=tmp_path / "answers"), lambda: nothing)
     assert plan(tmp_path)[0].minutes == 10
+    row = dataclasses.replace(ROWS[0], names=("giannou2024_fig2",))
+    monkeypatch.setattr("algoformer.experiments.tiers.ROWS", (row,))
+    assert plan(tmp_path)[0].minutes == 5  # one, two, three, four and six layers
+    config = load("giannou2024_fig2").GPU
+    kept("errors", config.recipe(6, config.task(10.0)), (1,), Site(answers=tmp_path / "answers"), lambda: nothing)
+    assert plan(tmp_path)[0].minutes == 4
 
 
 def test_every_training_that_cannot_travel_can_end_in_the_minutes_of_its_row():
