@@ -331,13 +331,17 @@ def check_attention():
 
 def check_adam():
     """The kernel goes on where torch's optimiser is, and as it would."""
-    for kind, decay in ((torch.optim.Adam, 0.0), (torch.optim.Adam, 0.1), (torch.optim.AdamW, 0.1)):
+    for kind, decay, betas in (
+        (torch.optim.Adam, 0.0, (0.9, 0.95)),
+        (torch.optim.Adam, 0.1, (0.0, 0.95)),
+        (torch.optim.AdamW, 0.1, (0.9, 0.95)),
+    ):
         g = torch.Generator().manual_seed(0)
         start = torch.randn(3000, generator=g).to(DEVICE)
         ways = [start.clone() for _ in range(2)]
         rate = torch.tensor(3e-3, device=DEVICE)
         cuda = DEVICE == "cuda"
-        made = [kind([w], rate if cuda else 3e-3, (0.9, 0.95), weight_decay=decay, capturable=cuda) for w in ways]
+        made = [kind([w], rate if cuda else 3e-3, betas, weight_decay=decay, capturable=cuda) for w in ways]
         for step in range(6):
             grad = torch.randn(3000, generator=g).to(DEVICE) * 10.0**-step
             clip = None if step == 3 else 1.0

@@ -1,6 +1,7 @@
 """Every model keeps the contract of an Algorithm, and is what its definition says."""
 
 import copy
+import importlib
 import json
 import math
 import pickle
@@ -93,6 +94,7 @@ def test_a_series_is_answered_at_every_value_as_from_its_prefix(kind, config, ge
     whole = model.predict(Series(x, every=True))
     each = torch.cat([model.predict(Series(x[:, :t])) for t in range(6)], 1)
     torch.testing.assert_close(whole, each, rtol=1e-9, atol=1e-9)
+    assert model.predict(Series(x[:, :0], every=True)).shape == (2, 0, 4)
 
 
 @pytest.mark.parametrize(("kind", "config"), CAUSAL)
@@ -354,6 +356,23 @@ def test_a_folder_of_another_class_is_refused_by_its_name(tmp_path):
     with pytest.raises(ValueError, match=r"must hold a model of Transformer; its config\.json names AlgoFormer"):
         Transformer.from_pretrained(tmp_path)
     assert isinstance(Mine.from_pretrained(tmp_path), Mine)
+
+
+def test_a_model_of_ones_own_loads_whose_annotations_are_strings(tmp_path, monkeypatch):
+    (tmp_path / "own.py").write_text(
+        "from __future__ import annotations\n"
+        "from algoformer.models import AlgoFormer, AlgoFormerConfig\n"
+        "class Own(AlgoFormer):\n"
+        "    config: AlgoFormerConfig\n"
+        "    def __init__(self, config: AlgoFormerConfig) -> None:\n"
+        "        super().__init__(config)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    kind = importlib.import_module("own").Own
+    kind(AlgoFormerConfig(**SMALL)).save_pretrained(tmp_path / "saved")
+    assert kind.from_pretrained(tmp_path / "saved").config == AlgoFormerConfig(**SMALL)
+    with pytest.raises(TypeError, match="must be AlgoFormerConfig; got dict"):
+        kind(SMALL)
 
 
 @pytest.mark.parametrize("kind", [AlgoFormer, Looped, Transformer, LinearTransformer, LinearSelfAttention, LSTM])

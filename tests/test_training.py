@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -37,11 +38,14 @@ from algoformer.solvers import LeastSquares, Newton
 from algoformer.tasks import ChainOfThought, Given, LinearRegression, Representation, SparseLinear, Spectrum
 from algoformer.training import (
     Bar,
+    Interrupted,
+    OutOfTime,
     Ramp,
     Recipe,
     TensorBoard,
     TrainConfig,
     TrainingDiverged,
+    Watch,
     checkpoint,
     device_named,
     evaluate,
@@ -58,6 +62,7 @@ from algoformer.training.cost import cost
 from algoformer.training.curriculum import Curriculum
 from algoformer.training.data import Data, Size, seed_of
 from algoformer.training.presets import PRESETS, describe, override, preset
+from algoformer.training.step import Step
 
 HERE = Path(__file__).parent
 TASK = LinearRegression(d=3, n=4, dense=True)
@@ -194,6 +199,35 @@ def test_the_rao_blackwellised_loss_is_the_mean_over_weights_and_queries(form, g
         error = model(Prompt(many, many @ w[:, :, None], q)) - q @ w[:, :, None]
     square = error.square().flatten()
     assert float(exact.detach()) == pytest.approx(float(square.mean()), abs=4 * float(square.std()) / math.sqrt(draws))
+
+
+@pytest.mark.parametrize("prior", ["identity", "inverse"])
+def test_the_rao_blackwellised_loss_of_a_step_is_that_of_its_prompts(prior, generator):
+    """With inputs that are not active, and with the loops that the step has."""
+    sigma = Spectrum(eigenvalues=(1.0, 0.5, 0.25, 2.0)).fixed(4, generator)
+    task = LinearRegression(d=4, n=6, active=2, prior=prior, covariance=sigma)
+    shape = LinearTransformerConfig(features=4, layers=5, looped=True, init=0.2)
+    model = LinearTransformer(shape, generator).double()
+    draws = 200_000
+    for loops, window in ((1, 1), (3, 2), (5, 1)):
+        config = TrainConfig(batch=draws, window=window, gradient_loops=5, seed=3)
+        found = {}
+        for loss in ("window", "rao-blackwell"):
+            c = replace(config, loss=loss)
+            batch = Data(task, c, torch.device("cpu"), torch.float64).batch(0, Size(None, None, loops))
+            with torch.no_grad():
+                found[loss] = float(Step(model, task, c, torch.device("cpu")).loss(batch, loops))
+        assert found["rao-blackwell"] == pytest.approx(found["window"], rel=0.02)
+
+
+def test_a_curriculum_by_the_rao_blackwellised_loss_moves_on(generator):
+    model = LinearTransformer(LinearTransformerConfig(features=3, layers=2, looped=True, init=0.1), generator)
+    config = TrainConfig(
+        steps=240, batch=64, lr=0.05, warmup=0, loss="rao-blackwell", window=1, gradient_loops=2, advance_after=20,
+        log_every=10, dims=Ramp(start=1, stop=3),
+    )  # fmt: skip
+    reached = train(model, LinearRegression(d=3, n=20), config).reached
+    assert [row["dims"] for row in reached] == [1, 2, 3]
 
 
 def test_the_rao_blackwellised_loss_is_refused_where_it_is_not_exact():
@@ -371,7 +405,7 @@ def test_the_learning_rate_warms_up_and_follows_a_cosine():
     c = TrainConfig(steps=110, lr=1.0, warmup=10, final_lr=0.2)
     assert [c.rate(0), c.rate(9), c.rate(10)] == pytest.approx([0.1, 1.0, 1.0])
     assert c.rate(60) == pytest.approx(0.6) and c.rate(110) == pytest.approx(0.2)
-    assert replace(c, schedule="constant").rate(100) == 1.0
+    assert replace(c, schedule="constant", final_lr=0.0).rate(100) == 1.0
 
 
 def test_the_averaged_weights_are_the_models_at_the_end(tmp_path):
@@ -387,18 +421,33 @@ def test_the_averaged_weights_are_the_models_at_the_end(tmp_path):
 
 
 def test_dropout_too_is_a_function_of_seed_and_step():
-    def losses():
+    def losses(ambient):
         out = []
-        torch.manual_seed(len(out))
-        torch.rand(3)
+        torch.manual_seed(ambient)
         train(
             tiny(dropout=0.3), TASK, TrainConfig(steps=4, batch=4, log_every=1), progress=lambda p: out.append(p.loss)
         )
         return out
 
     state = torch.get_rng_state()
-    assert losses() == losses()
+    assert losses(0) == losses(1)
     torch.set_rng_state(state)
+
+
+def test_a_model_is_evaluated_without_dropout_and_stays_as_it_was():
+    model = tiny(dropout=0.5)
+    assert evaluate(model, TASK, prompts=8) == evaluate(model, TASK, prompts=8)
+    assert all(part.training for part in model.modules())
+    model.eval()
+    evaluate(model, TASK, prompts=8)
+    assert not any(part.training for part in model.modules())
+
+
+def test_a_model_is_left_as_it_is_used_however_its_run_ends(tmp_path):
+    model = tiny(dropout=0.5)
+    with pytest.raises(OutOfTime):
+        train(model, TASK, TrainConfig(steps=4, batch=4), deadline=0.0)
+    assert not model.training
 
 
 class Broken(Task):
@@ -445,7 +494,15 @@ def test_divergence_stops_the_run_says_what_to_try_and_keeps_the_last_good_check
         ({"optimiser": "lbfgs"}, "clip must be None"),
         ({"random_loops": (3, 2)}, "random_loops must be at least 3"),
         ({"betas": (0.9, 1.0)}, "betas must be"),
-        ({"final_lr": 1.0}, "final_lr must be at most"),
+        ({"final_lr": 1.0}, "final_lr must be at most 0.0003 with a cosine schedule; got 1.0"),
+        ({"final_lr": 1e-5, "schedule": "constant"}, "final_lr must be at most 0 with a constant schedule; got 1e-05"),
+        ({"optimiser": "lbfgs", "clip": None, "weight_decay": 0.1}, "weight_decay must be 0 with lbfgs"),
+        ({"random_loops": (5,)}, "random_loops must be two numbers, fewest and most; got"),
+        ({"random_loops": 5}, "random_loops must be two numbers, fewest and most; got 5"),
+        (
+            {"loss": "rao-blackwell", "robust": 1.0, "dims": Ramp(start=1, stop=3)},
+            "by the clock .* with the loss rao-blackwell and robust",
+        ),
     ],
 )
 def test_a_bad_config_is_refused(change, message):
@@ -462,6 +519,17 @@ def test_what_does_not_fit_is_refused_before_any_work(tmp_path):
         train(tiny(), replace(TASK, n=20), TrainConfig(), tmp_path / "a")
     with pytest.raises(ValueError, match="must ask answers of 1 numbers; got 2"):
         train(tiny(), replace(TASK, k=2), TrainConfig(), tmp_path / "a")
+    with pytest.raises(ValueError, match="examples must end at most at the task's n = 4; got 20"):
+        train(tiny(), TASK, TrainConfig(examples=Ramp(start=2, stop=20)), tmp_path / "a")
+    with pytest.raises(ValueError, match="must have at least one step to be trained; got 0"):
+        train(tiny(loops=0), TASK, TrainConfig(), tmp_path / "a")
+    with pytest.raises(ValueError, match="must ask at least one answer; got none of LinearRegression"):
+        train(tiny(), LinearRegression(d=3, n=4, queries=0), TrainConfig(), tmp_path / "a")
+    with pytest.raises(ValueError, match="must ask at least one answer; got none of LinearRegression"):
+        evaluate(tiny(), LinearRegression(d=3, n=4, queries=0), prompts=4)
+    for wrong in ([-1, 3], [1.5, 3]):
+        with pytest.raises((TypeError, ValueError), match="a number of steps must be"):
+            evaluate(tiny(), TASK, prompts=4, steps=wrong)
     assert not (tmp_path / "a").exists()
 
 
@@ -492,9 +560,11 @@ def test_large_tensors_are_sharded_below_15_mebibytes(tmp_path):
 
 
 def test_only_the_last_few_checkpoints_are_kept(tmp_path):
-    for step in (5, 10, 100_000_000, 15):
+    for step in (5, 10, 15, 100_000_000):
         checkpoint.write(tmp_path, step, {"step": step}, 2)
     assert list(checkpoint.steps(tmp_path)) == [15, 100_000_000]
+    checkpoint.write(tmp_path, 20, {"step": 20}, 2)  # of a run that went on from 15: the later one was torn
+    assert list(checkpoint.steps(tmp_path)) == [15, 20]
 
 
 @pytest.mark.parametrize("spoil", ["cut", "flip", "missing", "json", "name", "huge", "pickle"])
@@ -603,6 +673,57 @@ def test_a_torn_last_checkpoint_costs_only_its_own_steps(tmp_path):
     assert (tmp_path / "run" / "log.jsonl").read_bytes() == (tmp_path / "plain" / "log.jsonl").read_bytes()
 
 
+def test_a_torn_checkpoint_never_outlives_a_whole_one(tmp_path):
+    config = TrainConfig(steps=40, batch=4, log_every=1, checkpoint_every=10)
+    train(tiny(), TASK, config, tmp_path, until=20)
+    shard = tmp_path / "checkpoints" / "step-00000020" / "shard-0000.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match="going on from step 10"), pytest.raises(OutOfTime, match="at step 11"):
+        train(tiny(), TASK, config, tmp_path, deadline=0.0)
+    assert list(checkpoint.steps(tmp_path / "checkpoints")) == [11]
+    assert train(tiny(), TASK, config, tmp_path).step == 40
+
+
+def test_a_log_that_did_not_travel_with_its_checkpoint_is_begun_again(tmp_path):
+    config = TrainConfig(steps=4, batch=4, log_every=1)
+    train(tiny(), TASK, config, tmp_path, until=2)
+    (tmp_path / "log.jsonl").unlink()
+    train(tiny(), TASK, config, tmp_path)
+    assert [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [3, 4]
+
+
+def test_a_run_goes_on_in_its_own_precision_alone(tmp_path):
+    config = TrainConfig(steps=4, batch=4, log_every=1)
+    train(tiny().double(), TASK, config, tmp_path, until=2)
+    with pytest.raises(ValueError, match=r"of the model must be torch\.float64 as in .*; got torch\.float32"):
+        train(tiny(), TASK, config, tmp_path)
+    assert train(tiny().double(), TASK, config, tmp_path).step == 4
+
+
+def test_weights_that_are_not_finite_are_no_checkpoint(tmp_path):
+    config = TrainConfig(steps=2, batch=4, lr=1e38, clip=None, warmup=0, schedule="constant", checkpoint_every=1)
+    with pytest.raises(TrainingDiverged, match=r"weights are no longer finite after step 1; no checkpoint.*smaller lr"):
+        train(tiny(), TASK, config, tmp_path)
+    assert not list(checkpoint.steps(tmp_path / "checkpoints"))
+
+
+def test_processes_that_share_a_run_stop_for_one_reason(tmp_path, monkeypatch):
+    """Another process is out of time, or was asked to stop, and this one is not."""
+    config = TrainConfig(steps=4, batch=4, log_every=1)
+    for facts, stop in (((False, True), OutOfTime), ((True, False), Interrupted), ((True, True), Interrupted)):
+        monkeypatch.setattr("algoformer.training.loop._Run._any", lambda self, *mine, facts=facts: facts[: len(mine)])
+        with pytest.raises(stop, match="at step 1 of 4"):
+            train(tiny(), TASK, config, tmp_path / stop.__name__ / str(facts))
+
+
+def test_a_signal_in_the_last_step_stops_the_caller_too(tmp_path):
+    watch = Watch(100, lambda model: os.kill(os.getpid(), signal.SIGINT) or {})
+    config = TrainConfig(steps=3, batch=4, log_every=1)
+    with pytest.raises(Interrupted, match="stopped after step 3, to which this run was to go"):
+        train(tiny(), TASK, config, tmp_path, watch=watch)
+    assert (tmp_path / "model" / "config.json").exists()  # and the run is finished
+
+
 def test_a_run_of_another_config_is_refused_with_the_fields_that_differ(tmp_path):
     config = TrainConfig(steps=4, batch=4, log_every=2)
     train(tiny(), TASK, config, tmp_path)
@@ -651,7 +772,16 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
             train(tiny(), TASK, TrainConfig(steps=1), tmp_path / folder)
 
 
-def test_a_finished_run_loads_from_its_folder_a_checkpoint_or_its_model(tmp_path, generator):
+@pytest.mark.parametrize("optimiser", ["adamw", "lbfgs"])
+def test_a_checkpoint_of_averaged_weights_loads_as_its_average(optimiser, tmp_path, generator):
+    config = TrainConfig(steps=4, batch=4, log_every=1, ema=0.9, optimiser=optimiser, clip=None)
+    model = tiny()
+    train(model, TASK, config, tmp_path)
+    p = TASK.sample(3, generator).prompt
+    assert torch.equal(load(tmp_path / "checkpoints" / "step-00000004").predict(p), model.predict(p))
+
+
+def test_a_finished_run_loads_from_its_folder_a_checkpoint_or_its_model(tmp_path, generator, monkeypatch):
     config = TrainConfig(steps=4, batch=4, log_every=2)
     model = tiny()
     train(model, TASK, config, tmp_path)
@@ -664,6 +794,10 @@ def test_a_finished_run_loads_from_its_folder_a_checkpoint_or_its_model(tmp_path
         recipe_of(tmp_path / "model")
     shutil.rmtree(tmp_path / "model")
     assert torch.equal(load(tmp_path).predict(p), model.predict(p))
+    monkeypatch.chdir(tmp_path / "checkpoints")
+    assert torch.equal(load("step-00000004").predict(p), model.predict(p))
+    model.save_pretrained(tmp_path / "step-00000007")  # no checkpoint
+    assert torch.equal(load(tmp_path / "step-00000007").predict(p), model.predict(p))
     for bad in ("nowhere", "checkpoints"):
         with pytest.raises(ValueError):
             load(tmp_path / bad)
@@ -1026,6 +1160,7 @@ def test_numbers_of_another_library_become_pythons_own(tmp_path):
         (lambda: TrainConfig(dims=5), "dims must be a Ramp or None; got 5"),
         (lambda: TrainConfig(betas=0.9), r"betas must be two numbers in \[0, 1\); got 0.9"),
         (lambda: train(Newton(), LinearRegression(), TrainConfig()), "model must be one of algoformer.models; got New"),
+        (lambda: AlgoFormer.from_pretrained(".", loopz=3), "an option must be one of 'revision', .*; got 'loopz'"),
         (lambda: AlgoFormer.from_pretrained("./typo"), "must be in a folder, or be owner/name .* got './typo'"),
         (lambda: AlgoFormer.from_pretrained("linear-regression-d20"), "those that are shipped: algoformer.pretrained"),
         (lambda: On(Newton(), 3), "reduction must be a Reduction; got int"),

@@ -623,9 +623,10 @@ def adam(
     """
     state["step"].add_(1)
     b1, b2 = group["betas"]
+    logs = (math.log(b) if b else -math.inf for b in (b1, b2))
     _adam[(triton.cdiv(len(weight), ADAM_SIZE),)](
         weight, grad, norm, state["exp_avg"], state["exp_avg_sq"], state["step"], group["lr"], len(weight),
-        math.inf if clip is None else clip, b1, b2, math.log(b1), math.log(b2), group["eps"], group["weight_decay"],
+        math.inf if clip is None else clip, b1, b2, *logs, group["eps"], group["weight_decay"],
         group["decoupled_weight_decay"], ADAM_SIZE,
     )  # fmt: skip
 

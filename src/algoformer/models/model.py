@@ -3,9 +3,10 @@
 import contextlib
 import inspect
 import json
+import sys
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,12 +19,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from algoformer.algorithm import Algorithm
-from algoformer.checks import number
+from algoformer.checks import number, one_of
 from algoformer.models.blocks import BlockConfig, Stack
 from algoformer.models.tokens import Layout, interleaved, masked, paired, written
 from algoformer.prompt import Chains, Dense, Prompt, Series, Text
 
 M = TypeVar("M", bound="Model")
+HUB = "revision", "cache_dir", "force_download", "local_files_only", "token"  # how a file is fetched
 WIDEST = 1024  # a row must fit into one program of a kernel
 
 
@@ -39,8 +41,7 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
     any_labels: bool = False
 
     def __init__(self, config: Any) -> None:
-        kinds = (inspect.get_annotations(kind).get("config") for kind in type(self).__mro__)
-        wanted = next(kind for kind in kinds if kind is not None)
+        wanted = _config_of(type(self))
         if isinstance(wanted, type) and not isinstance(config, wanted):
             raise TypeError(
                 f"the config of {type(self).__name__} must be {wanted.__name__}; got {type(config).__name__}"
@@ -128,12 +129,17 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
                 f"a model must be in a folder, or be owner/name on the Hugging Face Hub; got {name!r} "
                 "(those that are shipped: algoformer.pretrained)"
             )
+        for option in options:
+            one_of("an option", option, HUB)
         return super().from_pretrained(pretrained_model_name_or_path, **options)
 
     @classmethod
     def _from_pretrained(cls: type[M], *, model_id: str, config: Any = None, **options: Any) -> M:
         if config is None:
             raise ValueError(f"{model_id} must hold a config.json; got none")
+        wanted = _config_of(cls)
+        if isinstance(config, dict) and isinstance(wanted, type):  # whose annotation is a string
+            config = wanted(**{f.name: config[f.name] for f in fields(wanted) if f.name in config})
         if Path(model_id).is_dir():
             about = Path(model_id) / constants.CONFIG_NAME
             named = json.loads(about.read_bytes()).get("model") if about.is_file() else None
@@ -141,8 +147,7 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
                 raise ValueError(f"{model_id} must hold a model of {cls.__name__}; its config.json names {named}")
             file = str(Path(model_id) / constants.SAFETENSORS_SINGLE_FILE)
         else:
-            known = ("revision", "cache_dir", "force_download", "local_files_only", "token")
-            chosen = {name: options[name] for name in known}
+            chosen = {name: options[name] for name in HUB}
             file = hf_hub_download(repo_id=model_id, filename=constants.SAFETENSORS_SINGLE_FILE, **chosen)
         try:
             weights = load_file(file)
@@ -151,6 +156,14 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
         model = cls(config)
         load_weights(model, weights, file)
         return model.eval()
+
+
+def _config_of(kind: type[Model]) -> Any:
+    """What the class of a model says its config is; of a string that is no name in its module, the string."""
+    for parent in kind.__mro__:
+        if (wanted := inspect.get_annotations(parent).get("config")) is not None:
+            return getattr(sys.modules[parent.__module__], wanted, wanted) if isinstance(wanted, str) else wanted
+    raise TypeError(f"{kind.__name__} must say of which class its config is; it does not")
 
 
 class Layered:

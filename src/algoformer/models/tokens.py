@@ -50,7 +50,8 @@ def interleaved(p: Any, width: int) -> tuple[Float[Tensor, "b s width"], Layout]
     if isinstance(p, Series):
         start = p.x.new_zeros(len(p.x), 1, p.x.shape[2])
         values = _padded(torch.cat([start, p.x[:, :-1] if p.every else p.x], 1), width)
-        return values, _causal(values, slice(None) if p.every else slice(-1, None))
+        every = slice(None) if p.x.shape[1] else slice(0, 0)  # of no values none is asked, and the zero token is there
+        return values, _causal(values, every if p.every else slice(-1, None))
     if isinstance(p, Chains):
         _, n, c, _ = p.chains.shape
         states = p.chains.flatten(1, 2)

@@ -33,7 +33,7 @@ class Torn(ValueError):
 
 
 def write(folder: Path, step: int, tree: Any, keep: int) -> Path:
-    """Write a tree of numbers, strings and tensors as the checkpoint of a step; then drop all but the last `keep`.
+    """Write a tree of numbers, strings and tensors as the checkpoint of a step; then drop all but `keep` up to it.
 
     The files are complete and on the disk before the folder gets its name, so that whatever happens meanwhile the
     checkpoints before it stay as they are.
@@ -60,15 +60,17 @@ def write(folder: Path, step: int, tree: Any, keep: int) -> Path:
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    drop(folder, keep)
+    drop(folder, step, keep)
     for left in folder.glob(".step-*"):
         shutil.rmtree(left, ignore_errors=True)
     return final
 
 
-def drop(folder: Path, keep: int) -> None:
-    """Drop all checkpoints but the last `keep`."""
-    for old in list(steps(folder))[:-keep]:
+def drop(folder: Path, step: int, keep: int) -> None:
+    """Drop all checkpoints but the last `keep` up to a step: later ones are torn, or the run had gone on from them."""
+    there = list(steps(folder))
+    kept = [s for s in there if s <= step][-keep:]
+    for old in set(there) - set(kept):
         shutil.rmtree(folder / f"step-{old:08d}", ignore_errors=True)
 
 

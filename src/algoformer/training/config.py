@@ -112,8 +112,8 @@ class TrainConfig:
         for name in ("ema", "smoothing"):
             if getattr(self, name) >= 1:
                 raise ValueError(f"{name} must be below 1; got {getattr(self, name)}")
-        if self.final_lr > self.lr:
-            raise ValueError(f"final_lr must be at most lr = {self.lr}; got {self.final_lr}")
+        if self.final_lr > (most := self.lr if self.schedule == "cosine" else 0):
+            raise ValueError(f"final_lr must be at most {most} with a {self.schedule} schedule; got {self.final_lr}")
         for name in ("dims", "examples", "loops"):
             if not isinstance(getattr(self, name), Ramp | None):
                 raise TypeError(f"{name} must be a Ramp or None; got {getattr(self, name)!r}")
@@ -125,12 +125,18 @@ class TrainConfig:
             raise ValueError(f"ahead must be 1 beside a pool, which is drawn but once; got {self.ahead}")
         if self.optimiser == "lbfgs" and self.clip is not None:
             raise ValueError(f"clip must be None with lbfgs, whose line of descent it would bend; got {self.clip}")
+        if self.optimiser == "lbfgs" and self.weight_decay:
+            raise ValueError(f"weight_decay must be 0 with lbfgs, which has none; got {self.weight_decay}")
         ramps = (self.dims, self.examples, self.loops)
-        if self.loss == "eq6" and any(r is not None and r.every is None for r in ramps):
-            raise ValueError("a ramp must go by the clock (every) with the loss eq6; got one that goes by the loss")
+        exactly = self.loss == "rao-blackwell" and self.robust is not None  # the logarithm of a mean, and no mean
+        if (self.loss == "eq6" or exactly) and any(r is not None and r.every is None for r in ramps):
+            how = f"{self.loss} and robust" if exactly else self.loss
+            raise ValueError(f"a ramp must go by the clock (every) with the loss {how}; got one that goes by the loss")
         if self.random_loops is not None:
             if self.loops is not None:
                 raise ValueError("random_loops must be None beside a ramp of loops; got both")
+            if not isinstance(self.random_loops, Sequence) or len(self.random_loops) != 2:
+                raise ValueError(f"random_loops must be two numbers, fewest and most; got {self.random_loops}")
             low, high = self.random_loops
             whole("random_loops", low, 1)
             whole("random_loops", high, low)
@@ -163,6 +169,8 @@ class Plan:
             most = config.random_loops[1]
         if not looped and (config.loops is not None or config.random_loops is not None):
             raise ValueError(f"loops must be left alone for a layered model; got {type(model).__name__}")
+        if most < 1:
+            raise ValueError(f"a model must have at least one step to be trained; got {most}")
         window = config.window if config.window is not None else (min(15, most) if looped else 1)
         if window > most:
             raise ValueError(f"window must be at most the {most} steps of the model; got {window}")

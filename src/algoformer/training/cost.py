@@ -49,7 +49,7 @@ def _losses(
     if train.loss == "rao-blackwell":
         d, n = task.d, task.n  # type: ignore[attr-defined]
         x, square = (torch.empty(train.batch, rows, d, device="meta") for rows in (n, d))
-        yield 1.0, lambda loops: rao_blackwell(model, x, square, square, train.robust).sum()
+        yield 1.0, lambda loops: rao_blackwell(model, x, square, square, loops=loops, **sizes).sum()
         return
     if isinstance(task, Parallel):
         for chance, bucket in task.shapes(train.batch):

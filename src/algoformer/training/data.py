@@ -63,6 +63,8 @@ def resized(task: Task[Any], size: Size) -> Task[Any]:
     for name in changes:
         if name not in (f.name for f in fields(task)):  # type: ignore[arg-type]
             raise ValueError(f"a curriculum needs a task with a field {name}; got {type(task).__name__}")
+    if size.examples is not None and size.examples > task.n:  # type: ignore[attr-defined]
+        raise ValueError(f"examples must end at most at the task's n = {task.n}; got {size.examples}")  # type: ignore[attr-defined]
     return replace(task, **changes) if changes else task  # type: ignore[type-var]
 
 
@@ -118,7 +120,9 @@ class Data:
                 rows = torch.randperm(config.pool, generator=g, device=g.device)[self.rows]
         prompt, target, covariance = sample.prompt, sample.target, None
         if config.loss == "rao-blackwell":
-            covariance = Ellipsoid(*(v[rows] for v in sample.truth.latent.covariance))
+            basis, spectrum = (v[rows] for v in sample.truth.latent.covariance)
+            active = torch.arange(task.d, device=basis.device) < (task.active or task.d)  # type: ignore[attr-defined]
+            covariance = Ellipsoid(basis * active[:, None], spectrum)  # of inputs that are 0 elsewhere
         if isinstance(rows, Tensor) or rows != slice(0, len(target)):
             prompt, target = prompt[rows], target[rows]
         weight = target.new_ones(target.shape[1])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,8 @@ def evaluate(
     whole("prompts", prompts, 1)
     if steps is not None and not len(steps):
         raise ValueError("steps must hold at least one number of steps; got none")
+    for step in steps or ():
+        whole("a number of steps", step)
     if isinstance(task, Parallel):
         raise TypeError("the error of text is its cross-entropy: use `entropy` and `quality`")
     generator = torch.Generator("cpu" if portable else device)
@@ -80,11 +83,14 @@ def evaluate(
         target = sample.truth.clean if clean else sample.target
         if last and isinstance(prompt, Dense):
             prompt, target = prompt.prefix(prompt.asked[1] - 1), target[:, -1:]
+        if not target.shape[1]:
+            raise ValueError(f"the task must ask at least one answer; got none of {type(task).__name__}")
         q = model.prepare(prompt)
         wanted = sorted(set(steps)) if steps is not None else [model.horizon(q)]
-        read = [
-            model.read(q, s).reshape(prompt.asked) for t, s in enumerate(model.states(q, wanted[-1])) if t in wanted
-        ]
+        with undropped(model):
+            read = [
+                model.read(q, s).reshape(prompt.asked) for t, s in enumerate(model.states(q, wanted[-1])) if t in wanted
+            ]
         errors.append((torch.stack(read) - target.to(device)).square().mean(-1).double().cpu())
         squares.append(target.square().mean(-1).double().cpu())
         tell(start + len(target), prompts, variant)
@@ -100,6 +106,19 @@ def evaluate(
         zero=float(z.mean()),
         zeros=z.mean(0).tolist(),
     )
+
+
+@contextmanager
+def undropped(model: Algorithm[Any, Any]) -> Iterator[None]:
+    """A model without its dropout, for a while."""
+    modules = [m for m in model.modules() if m.training] if isinstance(model, torch.nn.Module) else []
+    for module in modules:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.training = True
 
 
 def links(task: Task[Any]) -> int:

@@ -12,14 +12,18 @@ from algoformer.task import Task
 from algoformer.training import checkpoint
 from algoformer.training.codec import config_in, decode, model_of
 from algoformer.training.config import TrainConfig
+from algoformer.training.step import averaged
 
 
 def load(path: str | Path) -> Model:
-    """The model in a folder: a run's (finished or not), one of its checkpoints, or what `save_pretrained` wrote."""
-    folder = Path(path)
+    """The model in a folder: a run's (finished or not), one of its checkpoints, or what `save_pretrained` wrote.
+
+    Of a run with averaged weights these are the averages, as if it had ended there.
+    """
+    folder = Path(path).resolve()
     if not folder.is_dir():
-        raise ValueError(f"a model is loaded from a folder; got {folder}")
-    if checkpoint.NAME.fullmatch(folder.name):
+        raise ValueError(f"a model is loaded from a folder; got {path}")
+    if checkpoint.NAME.fullmatch(folder.name) and not (folder / "config.json").exists():
         return _weighted(folder.parent.parent, checkpoint.read(folder), folder)
     about = config_in(folder)
     if isinstance(about.get("model"), str):
@@ -38,7 +42,7 @@ def load(path: str | Path) -> Model:
 
 def recipe_of(path: str | Path) -> tuple[Any, Task[Any], TrainConfig]:
     """The configs of model, task and training that a run's folder records; a checkpoint is of the run around it."""
-    folder = Path(path)
+    folder = Path(path).resolve()
     about = config_in(folder.parent.parent if checkpoint.NAME.fullmatch(folder.name) else folder)
     if isinstance(about.get("model"), str):
         raise ValueError(f"the task must be given (--task) with a model that was saved alone; got none with {path}")
@@ -51,4 +55,5 @@ def recipe_of(path: str | Path) -> tuple[Any, Task[Any], TrainConfig]:
 def _weighted(run: Path, tree: Any, source: Path) -> Model:
     model = model_of(decode(config_in(run).get("model")))
     load_weights(model, tree["weights"], str(source))
+    averaged(model, tree.get("step", {}).get("averages", []))
     return model.eval()

@@ -28,7 +28,7 @@ from algoformer.training import checkpoint
 from algoformer.training.codec import config_in, decode, encode
 from algoformer.training.config import TrainConfig
 from algoformer.training.curriculum import Curriculum
-from algoformer.training.data import Data, Size, seed_of
+from algoformer.training.data import Data, Size, resized, seed_of
 from algoformer.training.step import Step, compiled, plain, settings
 
 try:
@@ -113,7 +113,10 @@ def train(
         raise TypeError(f"model must be one of algoformer.models; got {type(model).__name__}")
     run = _Run(model, task, config, None if folder is None else folder_at("folder", folder), progress, watch)
     with run.opened():
-        return run.go(until, deadline)
+        try:
+            return run.go(until, deadline)
+        finally:
+            model.eval()
 
 
 class _Run:
@@ -171,9 +174,8 @@ class _Run:
                 line = self.done % c.log_every == 0 or self.done == c.steps
                 save = self.folder is not None and (self.done % c.checkpoint_every == 0 or self.done == end)
                 look = watch is not None and (self.done % watch.every == 0 or self.done == c.steps)
-                late = deadline is not None and time.time() > deadline
-                asked = stop.is_set()
-                halt = self._any(asked or late)
+                asked, late = self._any(stop.is_set(), deadline is not None and time.time() > deadline)
+                halt = asked or late
                 if line or save or look or halt or self.done == end:
                     self._take(history[:filled])
                     filled = 0
@@ -188,14 +190,16 @@ class _Run:
                     self._save()
                 if line or look or save:
                     self.tick = time.perf_counter(), self.done  # the rate is that of steps alone
-                if asked or (halt and not late):
+                if asked and self.done < end:
                     raise Interrupted(f"stopped at step {self.done} of {c.steps}; {self._left}")
-                if halt and self.done < end:
+                if late and self.done < end:
                     if self.rank == 0 and self.folder is not None:  # it may have to travel
-                        checkpoint.drop(self.folder / "checkpoints", keep=1)
+                        checkpoint.drop(self.folder / "checkpoints", self.done, keep=1)
                     raise OutOfTime(f"stopped in time at step {self.done} of {c.steps}; {self._left}")
         self._wait()
         self._finish()
+        if any(self._any(stop.is_set())):  # whoever called may have more to do, and is to stop too
+            raise Interrupted(f"stopped after step {self.done}, to which this run was to go")
         return Result(
             variant=self.model.variant,
             step=self.done,
@@ -225,9 +229,11 @@ class _Run:
             raise ValueError(f"smoothing must be 0 where numbers are asked; got {self.config.smoothing}")
         elif answer.shape != sample.target.shape:
             raise ValueError(f"the task's answers must be {tuple(answer.shape)}; got {tuple(sample.target.shape)}")
-        for ramp, name in ((self.config.dims, "dims"), (self.config.examples, "examples")):
-            if ramp is not None:
-                self.data.batch(0, Size(None, None, 0)._replace(**{name: ramp.stop}))
+        elif 0 in answer.shape:
+            raise ValueError(f"the task must ask at least one answer; got none of {type(task).__name__}")
+        dims, examples = (None if r is None else r.stop for r in (self.config.dims, self.config.examples))
+        if (dims, examples) != (None, None):
+            resized(task, Size(dims, examples, 0))
         if self.config.loss == "rao-blackwell":
             exact = isinstance(self.model, LinearTransformer) and self.model.bilinear
             if not exact or not isinstance(task, LinearRegression) or task.noise or task.k > 1 or task.dense:
@@ -256,14 +262,15 @@ class _Run:
             if not finite or abs(loss) > LARGEST * self.first_loss:
                 step = self.done - len(new) + i
                 self._drawn_well(step)
-                last = (
-                    "no checkpoint was written" if self.saved is None else f"the last good checkpoint is {self.saved}"
-                )
-                raise TrainingDiverged(
-                    f"the loss is {loss:g}, the gradient's norm {norm:g} at step {step}; {last}. "
-                    "Try a smaller lr, a longer warmup, a smaller clip, precision fp32 or, for linear attention, robust"
-                )
+                raise self._diverged(f"the loss is {loss:g}, the gradient's norm {norm:g} at step {step}")
         self.pending += new
+
+    def _diverged(self, what: str) -> TrainingDiverged:
+        last = "no checkpoint was written" if self.saved is None else f"the last good checkpoint is {self.saved}"
+        return TrainingDiverged(
+            f"{what}; {last}. "
+            "Try a smaller lr, a longer warmup, a smaller clip, precision fp32 or, for linear attention, robust"
+        )
 
     def _drawn_well(self, step: int) -> None:
         """Refuse a task whose own numbers are sick: it is not the training that diverged."""
@@ -346,18 +353,23 @@ class _Run:
                 self.done, tree, wrong = found
                 if wrong:
                     warnings.warn(f"going on from step {self.done}: {'; '.join(wrong)}", stacklevel=4)
+                for name, v in self.model.state_dict().items():
+                    if name in tree["weights"] and v.dtype != (kept := tree["weights"][name].dtype):
+                        raise ValueError(f"{name} of the model must be {kept} as in {folder}; got {v.dtype}")
                 load_weights(self.model, {k: v.to(self.device) for k, v in tree["weights"].items()}, str(folder))
                 self.step.restore(tree["step"])
                 self.curriculum.restore(tree["curriculum"])
                 self.stuck, self.first_loss, self.loss = tree["stuck"], tree["first_loss"], tree["loss"]
                 self.pending, size, self.saved = tree["pending"], tree["log"], self.done
             if log is not None:  # lines after the checkpoint will be written again
-                log.truncate(size)
+                log.truncate(min(size, log.seek(0, os.SEEK_END)))
             yield
 
     def _save(self) -> None:
         if self.saved == self.done:
             return
+        if not all(bool(v.isfinite().all()) for v in self.step.trained):
+            raise self._diverged(f"the weights are no longer finite after step {self.done}")
         if self.rank == 0 and self.folder is not None:
             with (self.folder / "log.jsonl").open("ab") as log:
                 os.fsync(log.fileno())
@@ -377,7 +389,6 @@ class _Run:
 
     def _finish(self) -> None:
         """At the last step the averaged weights, if there are any, become the model's."""
-        self.model.eval()
         if self.done < self.config.steps:
             return
         with torch.no_grad():
@@ -402,13 +413,13 @@ class _Run:
             torch.manual_seed(seed_of("dropout", self.config.seed, self.done, self.rank))
             yield
 
-    def _any(self, stop: bool) -> bool:
-        """Must this process, or another one at work on the run, stop?"""
+    def _any(self, *facts: bool) -> tuple[bool, ...]:
+        """Which of these hold in this process, or in another one at work on the run?"""
         if self.step.world == 1:
-            return stop
-        flag = torch.tensor(float(stop), device=self.device)
-        dist.all_reduce(flag)
-        return bool(flag)
+            return facts
+        flags = torch.tensor(facts, dtype=torch.float32, device=self.device)
+        dist.all_reduce(flags)
+        return tuple(flag > 0 for flag in flags.tolist())
 
     def _wait(self) -> None:
         if self.device.type == "cuda":

@@ -72,13 +72,21 @@ def rao_blackwell(
     x: Float[Tensor, "b n d"],
     sigma: Float[Tensor, "b d d"],
     omega: Float[Tensor, "b d d"],
+    *,
+    loops: int | None = None,
+    window: int = 1,
+    gradient: int | None = None,
     robust: float | None = None,
 ) -> Float[Tensor, " b"]:
     """E (prediction - truth)^2 over w ~ N(0, omega) and a query ~ N(0, sigma), given the inputs of each prompt.
 
-    The prediction must be q'R w: R is read off with the basis vectors as queries and as weights.
+    The mean over the last `window` loops, of which the last `gradient` (None: all) carry gradient. The prediction must
+    be q'R w: R is read off with the basis vectors as queries and as weights.
     """
+    loops = model.steps if loops is None else loops
     basis = torch.eye(x.shape[2], dtype=x.dtype, device=x.device).expand(len(x), -1, -1)
-    error = model(Prompt(x, x, basis, check=False)) - basis
-    loss = torch.einsum("bij,bjk,blk,bli->b", error, omega, error, sigma)
-    return loss if robust is None else torch.log1p(loss / robust)
+    q = model.prepare(Prompt(x, x, basis, check=False))
+    first, carried = max(loops - window, 0) + 1, loops if gradient is None else gradient
+    error = model.answers(q, first=first, loops=loops, gradient=carried).reshape(-1, *basis.shape) - basis
+    loss = torch.einsum("tbij,bjk,tblk,bli->tb", error, omega, error, sigma)
+    return (loss if robust is None else torch.log1p(loss / robust)).mean(0)

@@ -156,8 +156,8 @@ def parsed(name: str, text: str, kind: Any) -> Any:
 def _ramp(name: str, text: str) -> Ramp:
     """start:stop, start:stop:by or start:stop:by:every."""
     try:
-        start, stop, *rest = (int(v) for v in text.split(":"))
-        return Ramp(start=start, stop=stop, **dict(zip(("by", "every"), rest, strict=False)))
+        parts = [int(v) for v in text.split(":")]
+        return Ramp(**dict(zip(("start", "stop", "by", "every")[: max(len(parts), 2)], parts, strict=True)))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{name} must be start:stop[:by[:every]]; got {text!r}") from error
 

@@ -41,7 +41,7 @@ def represented(
     whole("prompts", prompts, 1)
     fitted, judged = (_known(task, prompts, seed) for seed in (FITTED, JUDGED))
     tokens = slice(task.q, None) if isinstance(task, Autoregression) else slice(0, None, 2)
-    untrained = model_of(model.config, torch.Generator().manual_seed(0))
+    untrained = model_of(model.config, torch.Generator().manual_seed(0)).eval()
     found = probe(
         model,
         (fitted[0], fitted[2]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -116,7 +116,16 @@ class Step:
                     if self.inverse_prior
                     else torch.eye(basis.shape[1], dtype=basis.dtype, device=basis.device).expand_as(basis)
                 )
-                each = rao_blackwell(self.model, batch.prompt.x, sigma, omega, c.robust)
+                each = rao_blackwell(
+                    self.model,
+                    batch.prompt.x,
+                    sigma,
+                    omega,
+                    loops=loops,
+                    window=self.plan.window,
+                    gradient=self.plan.gradient,
+                    robust=c.robust,
+                )
             else:
                 each = window_loss(
                     self.model,
@@ -211,7 +220,16 @@ def joined(weights: list[Tensor]) -> Tensor:
     return vector
 
 
-def _split(vector: Tensor, weights: list[Tensor]) -> list[Tensor]:
+def averaged(model: Model, averages: Sequence[Tensor]) -> None:
+    """Give a model the averages that a checkpoint holds, if there are any."""
+    if averages:
+        weights = [v for v in model.parameters() if v.requires_grad]
+        with torch.no_grad():
+            for v, part in zip(weights, _split(torch.cat([a.flatten() for a in averages]), weights), strict=True):
+                v.copy_(part)
+
+
+def _split(vector: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     parts = vector.split([v.numel() for v in weights])  # type: ignore[no-untyped-call]
     return [part.view_as(v) for part, v in zip(parts, weights, strict=True)]
 
