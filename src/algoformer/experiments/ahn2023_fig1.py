@@ -121,7 +121,7 @@ def claims(result: Result) -> list[Claim]:
         ),
         Claim(
             text="the exact optimum is below 1 % of E y^2",
-            source=SOURCE,
+            source="ours",
             measured=result.optimum,
             sense="<",
             bound=0.01,

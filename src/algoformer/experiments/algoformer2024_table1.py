@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 REVISION = 2
 SOURCE = "Table 1"
 SHARES = (0.25, 0.5, 1.0)  # of the steps
+BUILT_IN = "number words"  # a text of which the paper says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +136,7 @@ def run(config: Config, site: Site) -> Result:
         found["bleu"][name], found["chrf"][name] = judged.bleu, judged.chrf
         found["parameters"][name], found["flops"][name] = about["parameters"], about["flops"]
         found["signatures"] = judged.signatures
-    return Result(**{**found, "text": config.data or "number words", "uniform": math.log(config.vocabulary)})
+    return Result(**{**found, "text": config.data or BUILT_IN, "uniform": math.log(config.vocabulary)})
 
 
 def claims(result: Result) -> list[Claim]:
@@ -146,9 +147,10 @@ def claims(result: Result) -> list[Claim]:
             step = share * result.steps[-1]
             least = min(result.flops[better], result.flops[worse]) * step
             part = f"{100 * share:.0f} %"
+            paper = "ours" if result.text == BUILT_IN else SOURCE
             pairs = {
-                ("", f"after {part} of the steps"): (step, step),
-                ("ours: ", f"with the operations of {part} of the cheaper run"): (
+                (paper, f"after {part} of the steps"): (step, step),
+                ("ours", f"with the operations of {part} of the cheaper run"): (
                     least / result.flops[better],
                     least / result.flops[worse],
                 ),
@@ -160,12 +162,13 @@ def claims(result: Result) -> list[Claim]:
                 )
                 made.append(
                     Claim(
-                        text=f"{whose}{result.text}: {better} has a lower cross-entropy than {worse} {when}",
-                        source=SOURCE,
+                        text=f"{result.text}: {better} has a lower cross-entropy than {worse} {when}",
+                        source=whose,
                         measured=a - b,
                         sense="<",
                         bound=0.0,
                         errors=(a / result.uniform, b / result.uniform),
+                        paired=True,
                     )
                 )
     return made

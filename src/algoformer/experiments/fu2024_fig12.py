@@ -28,7 +28,7 @@ class Config(fig3.Config):
     """As Figure 3, with other families; the paper's map of conjugate gradients ends at 40 steps."""
 
     conjugate: int = stated(40)
-    quasi: int = assumed(40)
+    quasi: int = assumed(80)
     memory: int = assumed(10)
 
     @property

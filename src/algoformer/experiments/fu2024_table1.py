@@ -32,7 +32,7 @@ class Config(Softmax):
     layers: int = stated(12)
     lstm_layers: int = stated(10)
     newton: int = coded(23)
-    descent: int = coded(1024)
+    descent: int = coded(4096)
     eta: float = coded(0.01)
     prompts: int = coded(320)
 

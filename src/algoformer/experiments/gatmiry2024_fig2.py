@@ -102,7 +102,7 @@ def claims(result: Result) -> list[Claim]:
         ),
         Claim(
             text="the same of the exact optima",
-            source=SOURCE,
+            source="ours",
             measured=result.layered_optimum[-1] / result.looped_optimum[-1],
             sense=">",
             bound=0.9,

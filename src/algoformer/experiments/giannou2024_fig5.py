@@ -17,7 +17,7 @@ from algoformer.experiments.lsa import NORMED_MEDIUM, SMALL, TINY
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figures 5, 6"
 Result = fig3.Result
 

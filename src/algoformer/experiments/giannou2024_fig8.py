@@ -18,7 +18,7 @@ from algoformer.training import Recipe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figure 8"
 
 
@@ -62,7 +62,7 @@ class Result:
 
 
 def run(config: Config, site: Site) -> Result:
-    """One panel for each kappa and noise. Newton starts from a multiple of I, with the ridge of the authors' code."""
+    """One panel for each kappa and noise. Newton starts as the authors', with the ridge of their code."""
     attention: dict[str, list[float]] = {}
     median: dict[str, list[float]] = {}
     newton: dict[str, dict[str, list[float]]] = {}
@@ -71,7 +71,7 @@ def run(config: Config, site: Site) -> Result:
         errors = [config.errors(layers, task, site) for layers in config.layers]
         attention[panel], median[panel], newton[panel] = [mean for mean, _ in errors], [m for _, m in errors], {}
         for order in config.orders:
-            solver = Newton(start="I", order=order, ridge=noise**2)
+            solver = Newton(order=order, ridge=noise**2)
             found = config.tested(solver, task, site, range(1, max(config.layers) + 1))
             newton[panel][str(order)] = [row[-1] / found.zero for row in found.mean]
     return Result(layers=list(config.layers), attention=attention, median=median, newton=newton)
@@ -111,7 +111,7 @@ def plot(result: Result) -> Figure:
         ax.semilogy(result.layers, line, "o-", color=COLOURS[0], label="linear attention, mean")
         ax.semilogy(result.layers, result.median[name], "o:", color=COLOURS[0], label="linear attention, median")
         for (order, curve), colour in zip(result.newton[name].items(), COLOURS[1:], strict=False):
-            ax.semilogy(range(1, len(curve) + 1), curve, color=colour, label=f"Newton of order {order}, from I")
+            ax.semilogy(range(1, len(curve) + 1), curve, color=colour, label=f"Newton of order {order}")
         ax.set(title=name, xlabel="layers or steps", xticks=result.layers)
     panels[0].set_ylabel("error / zero predictor's")
     legend(fig, panels[0])

@@ -15,7 +15,7 @@ from algoformer.experiments.lsa import NORMED_MEDIUM, SMALL, TINY
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 2
+REVISION = 3
 SOURCE = "Figure 9"
 Result = fig8.Result
 

@@ -12,7 +12,7 @@ from algoformer.experiments.comparison import Comparison, Entrant, Race, below, 
 from algoformer.experiments.experiment import Claim
 from algoformer.experiments.softmax import COMPARED, TINY, stored
 
-REVISION = 2
+REVISION = 3
 run, plot, plot_all, numbers = race, draw, comparison.draw_all, comparison.numbers
 Result = Race
 

@@ -189,7 +189,7 @@ def reached(curve: tuple[Sequence[int], Sequence[float]], error: float) -> int |
 def fall(curve: tuple[Sequence[int], Sequence[float]]) -> float:
     """The share of the error that the last third of the steps took away; below `FLAT` the curve has flattened."""
     steps, errors = curve
-    positive = steps, [max(error, LEAST) for error in errors]  # an excess may be noise about 0
+    positive = steps, [max(error, LEAST) for error in errors]  # one without noise may be rounding about 0
     return 1 - positive[1][-1] / at(positive, 2 / 3 * steps[-1])
 
 
