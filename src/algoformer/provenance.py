@@ -23,10 +23,11 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
 
 
 def _commit() -> str:
+    """The commit of the package, and + where its code is not that of the commit."""
     try:
         git = ["git", "-C", str(Path(__file__).parent)]
         head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True)
+        changed = subprocess.run([*git, "status", "--porcelain", "."], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "")

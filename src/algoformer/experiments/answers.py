@@ -1,8 +1,8 @@
 """What trained models and oracles answered, kept beside the results: figures are made again without the weights.
 
 A file lies at the hash of what it was made from (the recipe of the model with its seed, or the task of the oracle, and
-how many prompts it was asked). It holds tensors in float32, what it was made from, and a hash of the tensors, which is
-checked when they are read.
+how many prompts it was asked). It holds tensors in float32, what it was made from, commit, versions and device, and a
+hash of the tensors, which is checked when they are read.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch import Tensor
 from algoformer.experiments.experiment import Site
 from algoformer.experiments.trained import encoded, placed
 from algoformer.files import replace_file
+from algoformer.provenance import provenance
 from algoformer.task import Task
 from algoformer.training import Recipe
 from algoformer.training.codec import encode
@@ -48,7 +49,8 @@ def kept(
         found = {name: v.to("cpu", torch.float32, copy=True).contiguous() for name, v in make().items()}
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(file, save(found, {"about": text, "sha256": _digest(found)}))
+            origin = json.dumps(provenance(site.device))
+            replace_file(file, save(found, {"about": text, "sha256": _digest(found), "provenance": origin}))
     return {name: v.double() for name, v in found.items()}
 
 

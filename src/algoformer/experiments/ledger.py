@@ -43,6 +43,8 @@ class Entry:
     minutes: float = 0.0
     outcome: str = "killed"
     at_once: int = 1
+    commit: str = ""  # of the code, and the version of torch; entries before these were told have none
+    torch: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Ledger:
     preset: str
     device: str
     at_once: int = 1
+    commit: str = ""
+    torch: str = ""
 
     @contextmanager
     def entry(self, purpose: str, **about: Any) -> Iterator[Entry]:

@@ -103,7 +103,10 @@ def carry_out(run: Run, device: str, clock: Clock = NO_CLOCK, at_once: int = 1) 
     from algoformer.training import OutOfTime
 
     folder, origin = run.out / "unfinished" / run.file.stem, provenance(device)
-    ledger = Ledger(run.out / FILE, run.name, run.seed, run.file.stem, run.preset, str(origin["device"]), at_once)
+    ledger = Ledger(
+        run.out / FILE, run.name, run.seed, run.file.stem, run.preset, origin["device"], at_once, origin["commit"],
+        origin["versions"]["torch"],
+    )  # fmt: skip
     site = Site(
         seed=run.seed, device=device, models=run.out / "models", answers=run.out / "answers", folder=folder,
         clock=clock, ledger=ledger,
