@@ -34,6 +34,7 @@ from algoformer.experiments.tiers import MINUTES, ROWS, plan
 from algoformer.experiments.trained import EARLY, _Limit, made
 from algoformer.models import LinearSelfAttentionConfig, TransformerConfig
 from algoformer.report import build, markdown, write
+from algoformer.report.docs import ledger as ledger_page
 from algoformer.tasks import LinearRegression
 from algoformer.training import Interrupted, OutOfTime, Progress, Recipe, TrainConfig, train
 from algoformer.training.codec import model_of
@@ -246,16 +247,15 @@ def test_a_killed_run_has_begun_and_told_no_end(tmp_path):
 
 
 def test_runs_of_several_machines_stand_in_the_order_of_their_beginning_and_killed_ones_without_an_end(
-    tmp_path, monkeypatch
+    tmp_path,
 ):
-    monkeypatch.setattr("algoformer.report.docs.plan", lambda results: [])
     begun = {"at": "2026-01-02T03:04:05Z", "experiment": "a", "seed": 0, "config": "c", "preset": "gpu", "device": "d"}
     there = begun | {"id": "there", "purpose": "on", "key": "k", "begun": 2000, "of": 3000}
     with ledger(tmp_path).entry("here"):
         pass
     append(tmp_path / "runs.jsonl", json.dumps(there).encode() + b"\n")
     assert [e.purpose for e in entries(tmp_path / "runs.jsonl")] == ["on", "here"]
-    assert "| on | `k` | 2,000 to ? of 3,000 | ? | d | killed |" in markdown(tmp_path)
+    assert "| on | `k` | 2,000 to ? of 3,000 | ? | d | killed |" in ledger_page(tmp_path)
 
 
 def test_a_ledger_with_a_torn_line_names_it(tmp_path):
@@ -505,8 +505,17 @@ def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):
     assert "(figures/ours_linear.svg)" in page and (tmp_path / "docs" / "figures" / "ours_linear.svg").exists()
     assert "Nothing yet" not in page
     runs = [json.loads(line) for line in (tmp_path / "results" / "runs.jsonl").read_text().splitlines()]
-    assert page.count("| finished |") == 4 and page.count("| stuck |") == 9  # of four steps nobody comes far
-    assert len(runs) == 2 * 13 and page.count(", one of 2 at once |") == 1
+    told = (tmp_path / "docs" / "runs.md").read_text()
+    assert told == ledger_page(tmp_path / "results")
+    assert told.count("| finished |") == 4 and told.count("| stuck |") == 9  # of four steps nobody comes far
+    assert len(runs) == 2 * 13 and told.count(", one of 2 at once |") == 1
+    assert "AlgoFormer: AlgoFormer + injection on LinearRegression, lr 0.0001" in told
+    assert all(run["commit"] and run["torch"] == torch.__version__ for run in runs if "at" in run and run["key"] != "k")
+    ((commit, device),) = {(run["commit"], run["device"]) for run in runs if run.get("commit")}
+    place = f"torch {torch.__version__} on {device}"
+    command = "algoformer reproduce ours_linear --preset gpu --seeds 3 --device cuda"
+    assert f"Seeds 0, 1, 2; commit {commit}; {place}" in page and f"`{command}`" in page
+    assert "in brackets: d 2 (20), n 4 (40), width 8 (256), heads 2 (8), steps 4 (500,000)" in page
     errors = [r.result.errors["looped"][0][-1] / r.result.zero[0][-1] for r in Store(tmp_path / "results").records()[0]]
     assert f"| looped | {', '.join(f'{e:.3g}' for e in errors)} |" in page and "stuck, stuck, stuck" in page
     told = [e for e in entries(tmp_path / "results" / "runs.jsonl") if e.purpose.startswith("looped: ")][:3]
@@ -515,13 +524,16 @@ def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):
     assert len(told) == 3 and speed in page
     html = build(tmp_path / "results", tmp_path / "index.html").page.read_text()
     assert "gpu, 4 steps, 3 runs" in html and "stuck, stuck, stuck" in html
-    assert "AlgoFormer: AlgoFormer + injection on LinearRegression, lr 0.0001" in page
 
 
 def test_a_page_without_results_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("algoformer.report.docs.plan", lambda results: [])
     page = markdown(tmp_path)
-    assert "Nothing yet" in page and "is empty" in page and "Every row of the plan has its results" in page
+    assert (
+        "Nothing yet" in page
+        and "is empty" in ledger_page(tmp_path)
+        and "Every row of the plan has its results" in page
+    )
 
 
 def test_a_run_that_cannot_travel_is_held_to_the_best_pace_of_its_first_lines(tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 PRESETS = ("smoke", "cpu", "gpu", "paper")
 ABLE = 0.5  # of the zero predictor's error: a model that is not below it has not learned what is compared
+OTHER = "ours, at this scale"  # where a value comes from that is not the paper's
 SEEDS = 3  # fewer runs than this show no spread
 
 
@@ -50,7 +51,7 @@ def settings(config: Any) -> list[tuple[str, Any, str]]:
     rows = []
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
-        rows.append((f.name, value, str(f.metadata["source"]) if value == f.default else "ours, at this scale"))
+        rows.append((f.name, value, str(f.metadata["source"]) if value == f.default else OTHER))
     return rows
 
 

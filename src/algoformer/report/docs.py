@@ -13,7 +13,7 @@ from algoformer.experiments.estimate import MEASURED, PEAK
 from algoformer.experiments.experiment import Judgement, Verdict, title
 from algoformer.experiments.ledger import FILE, Entry, entries
 from algoformer.experiments.protocol import reached
-from algoformer.experiments.reasons import REASONS, REMARKS
+from algoformer.experiments.reasons import REMARKS, reason
 from algoformer.experiments.registry import load
 from algoformer.experiments.tiers import plan
 from algoformer.files import file_at, replace_file
@@ -21,7 +21,7 @@ from algoformer.models import AlgoFormerConfig, LoopedConfig, TransformerConfig
 from algoformer.report import speed, translation
 from algoformer.report.page import markdown_table as table
 from algoformer.report.page import show
-from algoformer.report.results import Shown, measured, numbers, picture, scale_of, shown
+from algoformer.report.results import Shown, changed, measured, numbers, origin, picture, scale_of, shown
 
 OURS = "AlgoFormer project"  # in the place of a paper: a claim of its own source is of another's
 FAILED = str(Verdict.FAILS), f"{Verdict.ONE}: did not hold"
@@ -33,12 +33,13 @@ HEAD = f"""# Results
 
 What the experiments of this package measured, beside what the papers say. This page is written by
 `{COMMAND}` from the files in `results/`; a test holds it to them. [Experiments](experiments.md) says
-what an experiment, a claim and a verdict are, and how models are compared.
+what an experiment, a claim and a verdict are, and how models are compared; [every run](runs.md) that was started,
+failed and abandoned ones included, has a page of its own.
 """
 
 
 def write(results: str | Path, page: str | Path) -> Path:
-    """Write the page, that of translations, and beside them a picture of every figure at the papers' scale.
+    """Write the page, those of runs and translations, and beside them a picture of every figure at the papers' scale.
 
     Where records of benchmarks lie beside the docs, also that of a training step.
     """
@@ -54,6 +55,7 @@ def write(results: str | Path, page: str | Path) -> Path:
         with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):  # always the same file
             fig.savefig(home / f"{name}.svg", metadata={"Date": None})
     replace_file(target, markdown(results).encode())
+    replace_file(target.parent / "runs.md", ledger(results).encode())
     replace_file(target.parent / "translation-results.md", translation.markdown(texts).encode())
     return target
 
@@ -65,14 +67,18 @@ def markdown(results: str | Path) -> str:
     parts = [
         HEAD,
         *_agreement(claims),
+        *_disagreement(claims),
         *_scale(found),
         *_small(found),
-        *_disagreement(claims),
         *_speed(found, runs),
-        *_ledger(runs),
         *_plan(results),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def ledger(results: str | Path) -> str:
+    """The text of the page of runs."""
+    return "\n".join(_ledger(entries(Path(results) / FILE))).rstrip() + "\n"
 
 
 def _scale(found: Sequence[Shown]) -> Iterable[str]:
@@ -89,13 +95,17 @@ def _scale(found: Sequence[Shown]) -> Iterable[str]:
         yield f"### {paper}, {figure}: {scale_of(s.runs[0].config)}, {seeds}\n"
         end = "" if what.endswith("?") else "."
         yield f"{what[:1].upper()}{what[1:]}{end} `{s.name}`, preset `{s.scale}`.\n"
+        text, command = origin(s)
+        yield f"{text}: `{command}`.\n"
+        if more := changed(s.runs[0].config):
+            yield f"Settings that are not the paper's, which are in brackets: {more}.\n"
         yield f"![{what}](figures/{s.name}.svg)\n"
         yield table(
             ("claim", "measured", "must be", "margin", "verdict"),
             ((_text(j), measured(j), f"{j.sense} {j.bound:g}", show(j.margin), j.label) for j in s.judgements),
         )
-        if (more := numbers(s)) is not None:
-            yield table(*more)
+        if (columns := numbers(s)) is not None:
+            yield table(*columns)
         if s.name in REMARKS:
             yield f"{REMARKS[s.name]}\n"
 
@@ -130,7 +140,7 @@ def _agreement(claims: Sequence[Told]) -> Iterable[str]:
 def _disagreement(claims: Sequence[Told]) -> Iterable[str]:
     yield "## Where a claim does not hold\n"
     rows = [
-        (_figure(s), j.text, measured(j), str(len(s.runs)), s.scale, REASONS.get(s.name, "not known"))
+        (_figure(s), j.text, measured(j), str(len(s.runs)), s.scale, reason(s.name))
         for _, s, j in claims
         if _kind(j) in FAILED
     ]
@@ -181,7 +191,7 @@ def _speeds(s: Shown, runs: Sequence[Entry]) -> Iterable[tuple[str, ...]]:
 
 
 def _ledger(runs: Sequence[Entry]) -> Iterable[str]:
-    yield "## Every run that was started\n"
+    yield "# Every run that was started\n"
     if not runs:
         yield "The ledger, `results/runs.jsonl`, is empty: it began after the runs above, and none was started since.\n"
         return
@@ -189,7 +199,7 @@ def _ledger(runs: Sequence[Entry]) -> Iterable[str]:
     yield (
         f"From `results/runs.jsonl`: {len(runs)} entries, {whole:.0f} minutes of experiments, whose trainings stand "
         "under them. A run that was killed has begun and told no end. Minutes are those on the clock, also where "
-        "several runs shared a device.\n"
+        f"several runs shared a device. Written by `{COMMAND}`.\n"
     )
     yield table(
         ("begun", "experiment", "preset", "seed", "purpose", "config", "steps", "minutes", "device", "outcome"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from algoformer.experiments.experiment import (
+    OTHER,
     PRESETS,
     Experiment,
     Judgement,
@@ -111,7 +113,8 @@ def build(results: str | Path = "results", out: str | Path = "report/index.html"
     counts = {v: sum(j.verdict == v for s in found for j in s.judgements) for v in Verdict}
     words = {Verdict.HOLDS: "hold", Verdict.FAILS: "fail", Verdict.UNTESTED: "were not tested at this scale"}
     told = ", ".join(f"{count} {words.get(v, 'rest on too few runs')}" for v, count in counts.items() if count)
-    lead = f"{sum(counts.values())} claims of {len(found)} experiments: {told}. A claim is an inequality that can fail."
+    what = "experiment" if len(found) == 1 else "experiments"
+    lead = f"{sum(counts.values())} claims of {len(found)} {what}: {told}. A claim is an inequality that can fail."
     html = page(
         "The papers, reproduced", lead, sections, "Made by `algoformer report` from stored results.", head=STYLE + HEAD
     )
@@ -160,8 +163,7 @@ def _overview(shown: Sequence[Shown]) -> Section:
         paper, source, what = title(load(name))
         rows.append(
             f"<tr><td>{escape(paper)}</td><td>{escape(source)}</td><td class=c>{escape(what)}</td>"
-            f'<td class=n></td><td class=n></td><td><span class="badge untested">○ {Verdict.UNTESTED}</span></td>'
-            f"<td>no result</td></tr>"
+            f'<td class=n></td><td class=n></td><td><span class="badge untested">○ not run</span></td><td></td></tr>'
         )
     body = _table(head, "".join(rows))
     return Section("Every claim", "The margin is how far a claim is from failing, in the worst of its runs.", [body])
@@ -172,7 +174,7 @@ def _section(s: Shown) -> Section:
     paper, source, what = title(experiment)
     first = s.runs[0]
     drawn, whose = picture(s)
-    caption = f"{paper}, {source}: {what}; {_scale(s)}, {whose}."
+    caption = f"{paper}, {source}: {what}{'' if what.endswith('?') else ';'} {_scale(s)}, {whose}."
     blocks = [figure(drawn, caption)]
     turn = getattr(experiment, "knob", None)
     if turn is not None:
@@ -183,7 +185,8 @@ def _section(s: Shown) -> Section:
     rows = [[name, _value(value), origin] for name, value, origin in settings(first.config)]
     blocks.append(f"<details><summary>Settings</summary>{table(['setting', 'value', 'from'], rows)}</details>")
     blocks.append(_origin(s))
-    return Section(f"{paper}, {source}", f"{what[:1].upper()}{what[1:]}. {_rest(experiment)}", blocks, s.name)
+    end = "" if what.endswith("?") else "."
+    return Section(f"{paper}, {source}", f"{what[:1].upper()}{what[1:]}{end} {_rest(experiment)}", blocks, s.name)
 
 
 def _claims(s: Shown) -> str:
@@ -202,18 +205,37 @@ def _table(head: str, rows: str) -> str:
     return f'<div class="scroll"><table class=claims><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def _origin(s: Shown) -> str:
-    first = s.runs[0].provenance
-    commits = sorted({str(r.provenance.get("commit", "unknown")) for r in s.runs})
-    seconds = sum(float(r.provenance.get("seconds", 0)) for r in s.runs)
+def origin(s: Shown) -> tuple[str, str]:
+    """Where the numbers of an experiment come from, and the command that makes them again."""
+    about = [r.provenance for r in s.runs]
+    commits = sorted({str(p.get("commit", "unknown")) for p in about})
+    places = sorted({f"torch {p.get('versions', {}).get('torch', '?')} on {p.get('device', '?')}" for p in about})
+    if s.large and all(str(p.get("device", "")).endswith("CPU") for p in about):
+        places.append("from the kept answers of models that a GPU trained")
     seeds = ", ".join(str(r.seed) for r in s.runs)
+    text = f"Seed{'s' * (len(s.runs) > 1)} {seeds}; commit {', '.join(commits)}; {', '.join(places)}"
+    gpu = " --device cuda" if s.scale in ("gpu", "paper") else ""
+    count = max(r.seed for r in s.runs) + 1
+    return text, f"algoformer reproduce {s.name} --preset {s.scale} --seeds {count}{gpu}"
+
+
+def _origin(s: Shown) -> str:
+    seconds = sum(float(r.provenance.get("seconds", 0)) for r in s.runs)
+    text, command = origin(s)
     text = (
-        f"Seeds {seeds}; revision {s.runs[0].revision}; commit {', '.join(commits)}; "
-        f"torch {first.get('versions', {}).get('torch', 'unknown')}; {first.get('device', 'unknown')}; "
-        f"{seconds:.0f} s, without earlier parts of runs that went on. Again: "
+        f"{text}; revision {s.runs[0].revision}; {seconds:.0f} s, without earlier parts of runs that went on. Again: "
     )
-    command = f"algoformer reproduce {s.name} --preset {s.scale} --seeds {max(r.seed for r in s.runs) + 1}"
     return f'<p class="origin">{escape(text)}<code>{escape(command)}</code></p>'
+
+
+def changed(config: Any) -> str:
+    """The settings that are not the paper's, with the paper's: "steps 20,000 (100,000)"."""
+    fields = {f.name: f for f in dataclasses.fields(config)}
+    said = []
+    for name, value, source in settings(config):
+        if source == OTHER and name != "train":
+            said.append(f"{name} {_value(value) or 'none'} ({_value(fields[name].default) or 'none'})")
+    return ", ".join(said)
 
 
 def _left_out(broken: dict[Path, str], other: Sequence[Record]) -> Section:
