@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from inspect import isabstract
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,9 @@ from algoformer.zoo import HOME, NAMES, TRANSLATORS
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+QUIET = 20  # seconds between two lines of progress where no terminal draws it
 
 
 class _Commands(TyperGroup):
@@ -120,7 +124,10 @@ def show(
     from algoformer import constructions
     from algoformer.constructions.catalogue import CATALOGUE
 
-    if name in NAMES and (attention, heads, masked) == (None, None, None):
+    if name in NAMES:
+        for option, value in (("attention", attention), ("heads", heads), ("masked", masked)):
+            if value is not None:
+                raise ValueError(f"{option} must be left out for {name}, which was trained, not compiled; got {value}")
         return print((HOME / name / "README.md").read_text(encoding="utf-8").rstrip())
     found = CATALOGUE[known("the construction", name, CATALOGUE)]
     if attention is not None:
@@ -252,7 +259,9 @@ def evaluate(
         [t, mean[-1] / found.zero, median[-1] / found.zero]
         for t, mean, median in zip(found.steps, found.mean, found.median, strict=True)
     ]
-    _print_table(f"{found.variant} on {prompts} prompts", ["step", "error at the last position", "median"], rows)
+    title = f"{found.variant} on {prompts:,} prompts of {type(asked).__name__}"
+    _print_table(title, ["step", "error at the last position", "median"], rows)
+    _console().print("Errors are squared, over the zero predictor's.")
     if oracle is not None:
         _console().print(f"The oracle's error: {oracle.last:.3g}")
 
@@ -273,6 +282,8 @@ def translate(
     from algoformer import training, zoo
 
     whole("beam", beam, 1)
+    if steps is not None:
+        whole("steps", steps, 1)
     own = _is_folder("translator", checkpoint, TRANSLATORS)
     translator = training.Translator.load(checkpoint) if own else zoo.pretrained(checkpoint)
     translator.model.to(training.device_named(device))
@@ -292,7 +303,9 @@ def verify(
     claim: Annotated[list[str] | None, typer.Option(help="One claim with its derivation; may be given again.")] = None,
     as_json: Json = False,
 ) -> None:
-    """The ledger: every claim of the papers, measured and judged. A verdict that is news exits with code 1."""
+    """The ledger: every claim of the papers, measured and judged. Exit code 1 if a verdict is not the one on record."""
+    from collections import Counter
+
     from algoformer import claims
 
     for name in claim or ():
@@ -312,6 +325,8 @@ def verify(
             [r.id, r.source, str(r.evidence.kind), r.label, "" if r.agrees else str(r.recorded or "none")] for r in rows
         ]
         _print_table("The ledger", columns, lines)
+        counts = Counter(r.label for r in rows)
+        _console().print(f"{len(rows)} claims: {', '.join(f'{n} {label}' for label, n in counts.most_common())}.")
     if not all(row.agrees for row in rows):
         print("algoformer: a verdict differs from the one on record", file=sys.stderr)
         raise typer.Exit(1)
@@ -367,13 +382,17 @@ def reproduce(
             {"runs": [asdict(o) for o in found.outcomes], "broken": {str(k): v for k, v in found.broken.items()}}
         )
     else:
-        rows = [[o.experiment, o.seed, o.status, o.message.partition("\n")[0]] for o in found.outcomes]
+        told = {"kept": f"it is in {out} already; nothing was run"}
+        rows = [
+            [o.experiment, o.seed, o.status, told.get(o.status, o.message.partition("\n")[0])] for o in found.outcomes
+        ]
         _print_table("Runs", ["experiment", "seed", "outcome", ""], rows)
         for o in found.outcomes:
             if o.status == "failed":
                 print(f"algoformer: {o.experiment}, seed {o.seed}: {o.message}", file=sys.stderr)
         if any(o.status in ("made", "kept") for o in found.outcomes):
-            _console().print("`algoformer report` makes a page of them.")
+            elsewhere = "" if out == Path("results") else f" --results {out}"
+            _console().print(f"`algoformer report{elsewhere}` makes a page of the largest preset that each has.")
     for left in packing.made.left if packing else ():
         print(f"algoformer: no room for {left}", file=sys.stderr)
     _leave(found.ok, found.broken)
@@ -439,7 +458,8 @@ def demo(
 @app.command()
 def bench(
     what: Annotated[
-        list[str] | None, typer.Argument(help="Which benchmarks; all that need no GPU if left out.")
+        list[str] | None,
+        typer.Argument(help="solvers, constructions, theory or train; all, as far as no GPU is needed, if left out."),
     ] = None,
     gpu: Annotated[bool, typer.Option("--gpu", help="With train: also all that is published of a GPU.")] = False,
     as_json: Json = False,
@@ -469,7 +489,9 @@ def _is_folder(what: str, given: str, shipped: Sequence[str]) -> bool:
     """Is a model given by its folder? If not, its name must be one of those that are shipped."""
     folder = Path(given).is_dir()
     if not folder and given not in shipped:
-        raise ValueError(f"the {what} must be a folder or one of {', '.join(shipped)}; got {given!r}")
+        near = get_close_matches(given, shipped, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(f"the {what} must be a folder or one of {', '.join(shipped)}; got {given!r}{hint}")
     return folder
 
 
@@ -697,7 +719,9 @@ def _console() -> Console:
 
 
 def _progress() -> Any:
-    """A callback (done, total, what) that draws a bar on standard error."""
+    """A callback (done, total, what) that draws a bar on standard error, or writes a line now and then into a file."""
+    import time
+
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -705,9 +729,15 @@ def _progress() -> Any:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=Console(stderr=True), transient=True,
     )  # fmt: skip
-    line = bar.add_task("", total=None)
+    line, quiet, told = bar.add_task("", total=None), not sys.stderr.isatty(), time.monotonic()
 
     def report(done: int, total: int, what: str) -> None:
+        nonlocal told
+        if quiet:
+            if time.monotonic() - told > QUIET:
+                told = time.monotonic()
+                print(f"algoformer: {done} of {total}, {what}", file=sys.stderr)
+            return
         if done == 0:
             bar.start()
         bar.update(line, completed=done, total=total, description=what)

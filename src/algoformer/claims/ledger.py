@@ -46,7 +46,7 @@ class Row:
     @property
     def label(self) -> str:
         """The verdict as printed: what holds on random instances holds where checked."""
-        return _label(self.verdict, self.evidence.kind)
+        return label(self.verdict, self.evidence.kind)
 
     def json(self) -> dict[str, Any]:
         """The row as plain numbers and strings."""
@@ -58,7 +58,7 @@ class Row:
             "kind": str(self.evidence.kind),
             "numbers": dict(self.evidence.numbers),
             "verdict": self.label,
-            "recorded": self.recorded and _label(self.recorded, self.evidence.kind),
+            "recorded": self.recorded and label(self.recorded, self.evidence.kind),
             "agrees": self.agrees,
             "seconds": self.seconds,
         }
@@ -119,7 +119,7 @@ def record(rows: Collection[Row]) -> None:
 def page() -> str:
     """The ledger as a Markdown page, from the record."""
     record, everything = recorded(), claims()
-    labels = dict.fromkeys(_label(verdict, kind) for verdict in Verdict for kind in Kind)
+    labels = dict.fromkeys(label(verdict, kind) for verdict in Verdict for kind in Kind)
     counts = {label: sum(_status(record, id) == label for id in record) for label in labels}
     lines = [
         "# The ledger",
@@ -152,10 +152,11 @@ def page() -> str:
 
 
 def _status(record: dict[str, dict[str, Any]], id: str) -> str:
-    return _label(Verdict(record[id]["verdict"]), Kind(record[id]["kind"])) if id in record else "not recorded"
+    return label(Verdict(record[id]["verdict"]), Kind(record[id]["kind"])) if id in record else "not recorded"
 
 
-def _label(verdict: Verdict, kind: Kind) -> str:
+def label(verdict: Verdict, kind: Kind) -> str:
+    """A verdict as printed, by the kind of its evidence."""
     return "holds where checked" if verdict == Verdict.HOLDS and kind == Kind.SAMPLED else str(verdict)
 
 

@@ -47,14 +47,14 @@ def legend(fig: Figure, ax: Any) -> None:
     fig.legend(*ax.get_legend_handles_labels(), loc="outside right center", frameon=False, labelcolor=INK, fontsize=9)
 
 
-def heat(ax: Any, values: Any, *, symmetric: bool = False) -> Any:
+def heat(ax: Any, values: Any, *, symmetric: bool = False, label: str = "") -> Any:
     """A matrix as colours, with its scale beside it."""
     grid = [list(map(float, row)) for row in values]
     largest = max((abs(v) for row in grid for v in row), default=1.0)
     limits = {"vmin": -largest, "vmax": largest} if symmetric else {}
     image = ax.imshow(grid, cmap="RdBu_r" if symmetric else "viridis", aspect="auto", **limits)
     ax.grid(False)
-    bar = ax.figure.colorbar(image, ax=ax, shrink=0.85)
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.85, label=label)
     bar.ax.tick_params(colors=INK)
     bar.outline.set_visible(False)
     return image

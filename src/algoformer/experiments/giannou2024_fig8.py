@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
@@ -30,6 +30,7 @@ class Config(Attention):
     noises: tuple[float, ...] = stated((0.0, 0.1))
     noisy: tuple[float, ...] | None = assumed(None)  # the condition numbers that noise is tried with; None: all
     orders: tuple[int, ...] = stated((2, 3, 4))
+    start: ClassVar[Literal["S", "I"]] = "S"  # of Newton's iteration, as the authors'
 
     @property
     def panels(self) -> Iterator[tuple[float, float]]:
@@ -62,7 +63,7 @@ class Result:
 
 
 def run(config: Config, site: Site) -> Result:
-    """One panel for each kappa and noise. Newton starts as the authors', with the ridge of their code."""
+    """One panel for each kappa and noise. Newton has the ridge of the authors' code."""
     attention: dict[str, list[float]] = {}
     median: dict[str, list[float]] = {}
     newton: dict[str, dict[str, list[float]]] = {}
@@ -71,7 +72,7 @@ def run(config: Config, site: Site) -> Result:
         errors = [config.errors(layers, task, site) for layers in config.layers]
         attention[panel], median[panel], newton[panel] = [mean for mean, _ in errors], [m for _, m in errors], {}
         for order in config.orders:
-            solver = Newton(order=order, ridge=noise**2)
+            solver = Newton(start=config.start, order=order, ridge=noise**2)
             found = config.tested(solver, task, site, range(1, max(config.layers) + 1))
             newton[panel][str(order)] = [row[-1] / found.zero for row in found.mean]
     return Result(layers=list(config.layers), attention=attention, median=median, newton=newton)
@@ -104,14 +105,14 @@ def claims(result: Result) -> list[Claim]:
     return made
 
 
-def plot(result: Result) -> Figure:
+def plot(result: Result, start: str = "S") -> Figure:
     """One panel for each condition number and noise."""
     fig, panels = axes(3.6 * len(result.attention) + 2.4, 3.8, columns=len(result.attention))
     for ax, (name, line) in zip(panels, result.attention.items(), strict=True):
         ax.semilogy(result.layers, line, "o-", color=COLOURS[0], label="linear attention, mean")
         ax.semilogy(result.layers, result.median[name], "o:", color=COLOURS[0], label="linear attention, median")
         for (order, curve), colour in zip(result.newton[name].items(), COLOURS[1:], strict=False):
-            ax.semilogy(range(1, len(curve) + 1), curve, color=colour, label=f"Newton of order {order}")
+            ax.semilogy(range(1, len(curve) + 1), curve, color=colour, label=f"Newton of order {order}, from {start}")
         ax.set(title=name, xlabel="layers or steps", xticks=result.layers)
     panels[0].set_ylabel("error / zero predictor's")
     legend(fig, panels[0])

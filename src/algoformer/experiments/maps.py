@@ -154,7 +154,7 @@ def draw(result: Maps, *, null: str = "zero predictor", rows: str = "layer", fir
     count = len(result.similarity)
     fig, panels = axes(4.2 * (count + 1), 4.0, columns=count + 1)
     for ax, (name, grid) in zip(panels, result.similarity.items(), strict=False):
-        heat(ax, grid)
+        heat(ax, grid, label="similarity")
         steps = result.steps[name]
         shown = range(0, len(steps), max(len(steps) // 6, 1))
         named = range(0, len(grid), max(len(grid) // 12, 1))
@@ -162,7 +162,7 @@ def draw(result: Maps, *, null: str = "zero predictor", rows: str = "layer", fir
         ax.set_yticks(list(named), [str(i + first) for i in named])
         at = [steps.index(s) for s in result.best[name]]
         ax.plot(at, range(len(grid)), "o", color="white", markeredgecolor="#444444", markersize=5)
-        ax.set(title=name, xlabel="steps", ylabel=rows)
+        ax.set(title=name, xlabel="steps (circles: the best match)", ylabel=rows)
     last = panels[-1]
     for (name, line), colour in zip(result.best_similarity.items(), COLOURS, strict=False):
         last.plot(range(first, len(line) + first), line, color=colour, label=name)

@@ -64,7 +64,7 @@ def reproduce(
     whole("seeds", seeds, least=1)
     if jobs is not None:
         whole("jobs", jobs, least=1)
-    folder_at("out", out)
+    folder_at("out", out).mkdir(parents=True, exist_ok=True)  # what cannot be kept is not run
     wanted = dict.fromkeys(ALSO.get(name, name) for name in names or EXPERIMENTS)
     asked = [Run(name, preset, seed, Path(out)) for name in wanted for seed in range(seeds)]
     outcomes = {run: run.ended("kept") for run in asked if run.finished}

@@ -37,6 +37,7 @@ except ImportError:  # not on this system
     fcntl = None  # type: ignore[assignment]
 
 FREE = ("checkpoint_every", "keep", "data")  # may differ when a run goes on; the tokens of moved data are compared
+MANY = 3  # fields of another config that are told with their values
 LARGEST = 1e6  # times its first loss: a run that is worse than that has diverged
 
 
@@ -336,6 +337,8 @@ class _Run:
                 for part, value in parts.items()
                 for name, theirs, ours in _apart(saved[part], mine[part])
             ]
+            if len(apart) > MANY:
+                apart = [*apart[:MANY], f"{len(apart) - MANY} more fields differ: the folder holds another run"]
             if apart:
                 raise ValueError(", and ".join(apart))
             for name, data in task.files.items():
