@@ -123,6 +123,40 @@ def test_the_optimal_scale_of_a_stream_is_not_taken_from_rounding_noise(start):
     torch.testing.assert_close(found, given, rtol=0, atol=1e-11)
 
 
+# Rank where most pairs are unseen
+
+
+def thin() -> tuple[Prompt, Prompt]:
+    """A problem whose rank shows, in single precision, at 12 pairs and not at 1024; and the same with 1012 unseen."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 12, 4, generator=g) * torch.tensor([1.0, 1.0, 1.0, 1e-4])
+    y, queries = x.sum(-1, keepdim=True), torch.eye(4)[None]
+    far = (torch.cat([v, torch.randn(1, 1012, v.shape[2], generator=g)], 1) for v in (x, y))
+    return Prompt(x, y, queries), Prompt(*far, queries, torch.arange(1024)[None] < 12)
+
+
+@pytest.mark.parametrize("solver", [solvers.LeastSquares(), Newton(start="I", steps=60)], ids=str)
+def test_a_thousand_unseen_pairs_do_not_lower_the_rank(solver):
+    for p in thin():
+        np.testing.assert_allclose(solver.predict(p)[0].numpy(), np.ones((4, 1)), rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        HeavyBall(),
+        Nesterov(),
+        solvers.GradientDescent(eta="2/(lmax+lmin)"),
+        solvers.GradientDescent(eta="2/(lmax+lmin)", form="spectral"),
+        *(Newton(scale="optimal", start="I", form=form, steps=3) for form in ("spectral", "stream")),
+    ],
+    ids=str,
+)
+def test_the_least_eigenvalue_of_a_rule_does_not_mind_unseen_pairs(solver):
+    p, far = thin()
+    torch.testing.assert_close(solver.predict(far), solver.predict(p), rtol=1e-3, atol=1e-6)
+
+
 # Logistic regression with little ridge
 
 

@@ -45,7 +45,7 @@ class LeastSquares(_Closed):
             along = prefixes(p)
             return Solution(along.solved(torch.ones_like(along.s)))
         x, y = p.pairs
-        return Solution(torch.linalg.pinv(x, rtol=cutoff(x)) @ y if x.shape[1] else origin(p))
+        return Solution(torch.linalg.pinv(x, rtol=cutoff(x)[:, 0]) @ y if x.shape[1] else origin(p))
 
     def read(self, p: Any, s: Solution) -> Float[Tensor, "b o k"]:
         return answers(p, s.w)

@@ -58,9 +58,10 @@ def roots(x: Float[Tensor, "*b n d"]) -> tuple[Float[Tensor, "*b 1 1"], Float[Te
     return top[..., None], least.where(least.isfinite(), 0.0)[..., None]
 
 
-def cutoff(x: Tensor) -> float:
-    """Singular values below this multiple of the largest are rounding noise."""
-    return max(x.shape[-2:]) * torch.finfo(x.dtype).eps
+def cutoff(x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b 1"]:
+    """Singular values below this multiple of the largest are rounding noise; rows of 0 (unseen pairs) add none."""
+    rows = x.ne(0).any(-1).sum(-1, keepdim=True).clamp(min=x.shape[-1])
+    return rows.to(x.dtype) * torch.finfo(x.dtype).eps
 
 
 def ratio(a: Tensor, b: Tensor) -> Tensor:
