@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from algoformer import Dense, Prompt, solvers
@@ -189,6 +190,27 @@ def test_the_damped_step_is_that_of_least_squares_on_rows_where_mu_is_below_roun
         label = np.concatenate([-y / (1 + np.exp(y * m)) / 3 / root, np.sqrt(mu) * w])
         change = np.linalg.lstsq(rows, label, rcond=None)[0]
         w = w - 2 * np.sqrt(mu) / (2 * np.sqrt(mu) + np.linalg.norm(rows @ change)) * change
+
+
+@pytest.mark.parametrize(
+    ("mu", "size", "far"), [(1e-6, 10.0, 0.0), (1e-4, 1.0, 3.0), (1e-4, 100.0, 1.0), (0.1, 1.0, 60.0)]
+)
+def test_newtons_step_in_single_precision_is_numpys_in_double_and_each_prompts_own(mu, size, far):
+    g = torch.Generator().manual_seed(12)
+    x = size * torch.randn(40, 3, 6, generator=g)
+    y, w = torch.randn(40, 3, 1, generator=g).sign(), x.mT @ torch.randn(40, 3, 1, generator=g) * far / size**2
+    p, solver = Prompt(x, y, x), DampedNewton(mu=mu, damping="none")
+    after = solver.step(p, solver.init(p)._replace(w=w), 0).w
+    a, b, v = (u.double().numpy() for u in (x, y, w))
+    m = a @ v
+    slope = mu * v - a.swapaxes(1, 2) @ (b * expit(-b * m)) / 3
+    hessian = a.swapaxes(1, 2) @ (a * expit(m) * expit(-m)) / 3 + mu * np.eye(6)
+    wanted = v - np.linalg.solve(hessian, slope)
+    apart = np.linalg.norm(after.numpy() - wanted, axis=1) / np.linalg.norm(v - wanted, axis=1)
+    assert apart.max() < 1e-4, f"{apart.max():.1e}"
+    for i in range(40):
+        one = p[i : i + 1]
+        assert torch.equal(solver.step(one, solver.init(one)._replace(w=w[i : i + 1]), 0).w, after[i : i + 1])
 
 
 def test_backtracking_stays_where_no_step_lowers_the_loss():

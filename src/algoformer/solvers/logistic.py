@@ -54,28 +54,27 @@ class DampedNewton(Linear[Fit]):
         return _fit(p)
 
     def step(self, p: Prompt, s: Fit, t: int) -> Fit:
-        margin = s.x @ s.w
-        curvature = torch.sigmoid(margin) * torch.sigmoid(-margin) / s.n
-        eye = torch.eye(s.x.shape[2], dtype=s.x.dtype, device=s.x.device)
-        hessian = torch.einsum("bnd,bnk,bne->bkde", s.x, curvature, s.x) + self.mu * eye
-        g = s.slope(self.mu)
-        root, failed = torch.linalg.cholesky_ex(hessian)
-        if bool(failed.any()):  # μ is lost in the rounding of the sum; or the iteration has diverged, and stays so
-            root = self._root(s, margin)
-        change = torch.cholesky_solve(g.mT[..., None], root)[..., 0].mT
-        return s._replace(w=s.w - self._size(s, (g * change).sum(1, keepdim=True), change) * change)
+        z, root = self._whitened(s)
+        change = torch.linalg.solve_triangular(root, z, upper=True)[..., 0].mT
+        return s._replace(w=s.w - self._size(s, z.square().sum(2).mT, change) * change)
 
-    def _root(self, s: Fit, margin: Tensor) -> Tensor:
-        """L [b k d d] with L L' the Hessian, by QR of √curvature X over √μ I.
+    def _whitened(self, s: Fit) -> tuple[Tensor, Tensor]:
+        """z [b k d 1] and R with R'R the Hessian and R'z the gradient: R⁻¹z is Newton's step and |z| is λ.
 
-        It keeps a μ down to eps² of the largest curvature, where their sum keeps one down to eps.
+        The Hessian is T'T with T = √curvature X over √μ I, and the gradient T'u; so T = QR and z = Q'u. Neither product
+        is formed: a μ is kept down to eps² of the largest curvature, where their sum keeps one down to eps.
         """
+        margin = s.x @ s.w
         half = (logsigmoid(margin) + logsigmoid(-margin)) / 2  # √ of a curvature that is 0 would have no derivative
         rows = torch.einsum("bnk,bnd->bknd", half.exp() / s.n.sqrt(), s.x)
         eye = torch.eye(s.x.shape[2], dtype=s.x.dtype, device=s.x.device)
-        tall = torch.cat([rows, self.mu**0.5 * eye.expand(*rows.shape[:2], -1, -1)], 2)
-        root: Tensor = torch.linalg.qr(tall).R.mT
-        return root
+        q, r = torch.linalg.qr(torch.cat([rows, self.mu**0.5 * eye.expand(*rows.shape[:2], -1, -1)], 2))
+        wrong = -s.y * margin
+        far = wrong > 14  # hardly curved and far from 0: u = e^(wrong/2) would multiply Q's rounding, so these go by X'
+        u = (s.y * (wrong.clamp(max=14) / 2).exp()).where(~far, 0.0) / s.n.sqrt()
+        pull = s.x.mT @ (s.y * torch.sigmoid(wrong)).where(far, 0.0) / s.n
+        z = q.mT @ torch.cat([-u, self.mu**0.5 * s.w], 1).mT[..., None]
+        return z - torch.linalg.solve_triangular(r.mT, pull.mT[..., None], upper=False), r
 
     def _size(self, s: Fit, decrement: Tensor, change: Tensor) -> Tensor:
         """η for the squared decrement λ² [b 1 k]."""
