@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -10,7 +11,7 @@ from algoformer import Algorithm, Dense, Prompt, analysis
 from algoformer.analysis import Bootstrap, Candidate, match, readings, separate
 from algoformer.analysis.probe import STRENGTHS, _ridges, fit, r_squared
 from algoformer.constructions import compile, gradient_descent
-from algoformer.solvers import GradientDescent, LeastSquares, NearestNeighbours, Newton
+from algoformer.solvers import GradientDescent, HeavyBall, LeastSquares, NearestNeighbours, Newton
 from algoformer.tasks import LinearRegression, OrthogonalQuery, ScaledInputs
 from problems import draw
 
@@ -172,6 +173,29 @@ def test_a_candidate_that_diverges_is_never_the_best_match():
     m = match(GradientDescent(eta=0.1, steps=3).trace(s.prompt)[1:], [wild, calm], s.prompt, s.target)
     assert m.step == [1, 2, 3] and all(a is calm.algorithm for a in m.algorithm) and m.ties == [1, 1, 1]
     torch.testing.assert_close(m.similarity.value, torch.ones(3))
+
+
+def test_one_diverged_prompt_among_those_reported_is_no_match_and_no_verdict():
+    similarity = torch.full((1, 2, 8), 0.5, dtype=torch.float64)
+    similarity[:, 1] = 0.9
+    similarity[:, 1, 3] = torch.nan  # an odd prompt, which does not choose
+    found = analysis.choose(similarity, [Candidate(GD, [1, 2])])
+    assert found.step == [1] and found.ties == [1] and found.similarity.value.tolist() == [0.5]
+    worse = analysis.choose(similarity[:, :1] - 0.2, [Candidate(NEWTON, [1])])
+    lost = analysis.choose(similarity[:, 1:], [Candidate(HeavyBall(), [1])])
+    for families in itertools.permutations([("a", found), ("b", worse), ("c", lost)]):
+        (verdict,) = separate(dict(families))
+        assert verdict.family == "a" and float(verdict.lead.value) == pytest.approx(0.2)
+    (alone,) = separate({"c": lost, "a": found})  # a lead over what has diverged is not a number
+    assert alone.family is None
+
+
+def test_steps_to_try_may_be_numpys():
+    p = dense(1, 8)
+    subject = readings(NEWTON, p, [2, 3])
+    assert match(subject, [Candidate(NEWTON, np.arange(1, 5))], p, p.y).step == [2, 3]
+    with pytest.raises(ValueError, match="each a number of steps to try"):
+        match(subject, [Candidate(NEWTON, np.arange(0))], p, p.y)
 
 
 def test_a_match_is_reported_on_prompts_that_did_not_choose_it():

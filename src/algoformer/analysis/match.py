@@ -63,7 +63,7 @@ def match(
     bootstrap: Bootstrap | None = None,
 ) -> Matched:
     """The best candidate of a family for each row of predictions: chosen on even prompts, reported on odd ones."""
-    if not family or not all(c.steps for c in family):
+    if not family or not all(len(c.steps) for c in family):
         raise ValueError("a family must have candidates, and each a number of steps to try")
     scores = [error_similarity(subject, readings(c.algorithm, prompt, c.steps), target, first) for c in family]
     return choose(torch.cat(scores, 1), family, bootstrap=bootstrap)
@@ -80,13 +80,13 @@ def choose(
         raise ValueError(f"a match needs at least 4 prompts, half of them to choose by; got {similarity.shape[2]}")
     choosing, reporting = slice(0, None, 2), slice(1, None, 2)
     mean = similarity[:, :, choosing].mean(-1)
-    mean = mean.where(mean.isfinite(), -torch.inf)  # a candidate that has diverged is like nothing
+    mean = mean.where(similarity.isfinite().all(-1), -torch.inf)  # a candidate that diverges anywhere is like nothing
     best = mean.argmax(1)  # the first, which has the fewest steps, where several are equal
     reported = similarity[torch.arange(len(similarity)), best][:, reporting]
     ties = (mean >= mean.amax(1, keepdim=True) - 64 * torch.finfo(mean.dtype).eps).sum(1)
     band = (bootstrap or Bootstrap()).band(reported.mT.contiguous())
     chosen = [labels[i] for i in best.tolist()]
-    return Matched([a for a, _ in chosen], [s for _, s in chosen], ties.tolist(), band, reported)
+    return Matched([a for a, _ in chosen], [int(s) for _, s in chosen], ties.tolist(), band, reported)
 
 
 def separate(families: Mapping[str, Matched], bootstrap: Bootstrap | None = None) -> list[Verdict]:
@@ -97,7 +97,8 @@ def separate(families: Mapping[str, Matched], bootstrap: Bootstrap | None = None
     scores = torch.stack([families[name].per_prompt for name in names])  # [family t b]
     verdicts = []
     for t in range(scores.shape[1]):
-        order = scores[:, t].mean(-1).argsort(descending=True).tolist()
+        mean = scores[:, t].mean(-1)
+        order = mean.where(mean.isfinite(), -torch.inf).argsort(descending=True).tolist()  # what diverged comes last
         lead = (bootstrap or Bootstrap()).band((scores[order[0], t] - scores[order[1], t])[:, None])
         named = names[order[0]] if float(lead.low) > 0 else None
         verdicts.append(Verdict(named, Band(lead.value[0], lead.low[0], lead.high[0])))
