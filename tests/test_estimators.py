@@ -13,10 +13,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from algoformer import Algorithm, Diverged, InContextClassifier, InContextRegressor, pretrained, solvers
+from algoformer import Algorithm, Diverged, InContextClassifier, InContextRegressor, On, pretrained, solvers
 from algoformer.constructions import compile, least_squares
 from algoformer.models import AlgoFormer, AlgoFormerConfig
-from algoformer.solvers import ConjugateGradient, GradientDescent, LeastSquares, LogisticGradientDescent
+from algoformer.solvers import ConjugateGradient, Features, GradientDescent, LeastSquares, LogisticGradientDescent
 
 FOLDS = KFold(5, shuffle=True, random_state=0)
 
@@ -243,6 +243,20 @@ def test_a_shipped_model_classifies_within_the_contexts_it_was_trained_with():
     assert fitted.score(X[300:400, :10], y[300:400]) > 0.8
     with pytest.raises(ValueError, match="at most 20 features; got 30"):
         InContextClassifier(method=model).fit(X, y)
+
+
+def test_a_model_on_features_is_asked_as_the_model_itself_is():
+    X, y = load_diabetes(return_X_y=True)
+    model = pretrained("linear-regression-d20")
+    flip = Features(torch.neg)
+    plain, on, twice = (
+        InContextRegressor(method, subsets=2, random_state=0)
+        for method in (model, On(model, flip), On(On(model, flip), flip))
+    )
+    assert on.fit(X[:300], y[:300]).contexts_.shape == (2, 40)
+    np.testing.assert_allclose(on.predict(X[300:320]), plain.fit(-X[:300], y[:300]).predict(-X[300:320]), rtol=1e-5)
+    same = plain.fit(X[:300], y[:300]).predict(X[300:320])
+    np.testing.assert_array_equal(twice.fit(X[:300], y[:300]).predict(X[300:320]), same)
 
 
 def test_a_trained_model_takes_fewer_features_and_refuses_more_at_fit():

@@ -154,6 +154,10 @@ class On(Algorithm[Any, Reduced]):
         return self.solver.limit
 
     @property
+    def context(self) -> int | None:  # type: ignore[override]
+        return self.solver.context
+
+    @property
     def kinds(self) -> tuple[type, ...]:  # type: ignore[override]
         return self.reduction.kinds
 

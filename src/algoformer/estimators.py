@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from algoformer.algorithm import Algorithm
+from algoformer.algorithm import Algorithm, On
 from algoformer.checks import real, whole
 from algoformer.prompt import Prompt
 from algoformer.solvers import DampedNewton, Newton
@@ -201,7 +201,10 @@ def _averaged(estimator: InContextRegressor | InContextClassifier, queries: Numb
 
 def _ask(method: Algorithm[Any, Any], x: Numbers, y: Numbers, queries: Numbers, steps: int | None) -> Numbers:
     """One prompt, in the precision and on the device of the method's weights if it has any."""
-    weight = next(method.parameters(), None) if isinstance(method, torch.nn.Module) else None
+    inner = method
+    while isinstance(inner, On):
+        inner = inner.solver
+    weight = next(inner.parameters(), None) if isinstance(inner, torch.nn.Module) else None
     like = torch.zeros((), dtype=torch.float64) if weight is None else weight.detach()
     context, labels, asked = (torch.from_numpy(v).to(like)[None] for v in (x, y, queries))
     with torch.no_grad():
