@@ -230,9 +230,23 @@ def test_least_squares_of_all_prefixes_at_once_is_that_of_each_and_has_its_gradi
 
 
 def test_the_nearest_neighbours_are_found_at_any_distance():
-    x = torch.tensor([[[0.0], [1e20], [3e20]]])
-    p = Prompt(x, torch.tensor([[[1.0], [2.0], [4.0]]]), torch.tensor([[[-1e20]]]))
+    x = torch.tensor([[[3e20], [0.0], [1e20]]])
+    p = Prompt(x, torch.tensor([[[4.0], [1.0], [2.0]]]), torch.tensor([[[-1e20]]]))
     assert float(solvers.NearestNeighbours(neighbours=2).predict(p)) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("unseen", [0, 1, 50])
+def test_the_first_of_equally_near_neighbours_wins_whatever_is_unseen(unseen):
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randint(2, (4, 40, 3), generator=g).float(), torch.randn(4, 40, 1, generator=g)
+    queries = torch.randint(2, (4, 9, 3), generator=g).float()
+    seen = torch.cat([torch.zeros(4, unseen, dtype=torch.bool), torch.rand(4, 40, generator=g) < 0.7], 1)
+    padded = (torch.cat([torch.zeros(4, unseen, v.shape[2]), v], 1) for v in (x, y))
+    got = solvers.NearestNeighbours(neighbours=3).predict(Prompt(*padded, queries, seen))
+    for b, m in itertools.product(range(4), range(9)):
+        known = seen[b, unseen:].numpy()
+        order = np.argsort(((x[b] - queries[b, m]) ** 2).sum(1).numpy()[known], kind="stable")[:3]
+        assert float(got[b, m]) == pytest.approx(y[b, known, 0].numpy()[order].mean(), abs=1e-6)
 
 
 # Newton's iteration

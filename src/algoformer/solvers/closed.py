@@ -78,7 +78,7 @@ class Averaging(_Closed):
 
 @dataclass(frozen=True, kw_only=True)
 class NearestNeighbours(Algorithm[Prompt, Float[Tensor, "b m k"]]):
-    """The mean label of the nearest seen examples; of all of them where there are fewer."""
+    """The mean label of the nearest seen examples; of all where there are fewer. Of equals the first is nearer."""
 
     neighbours: int = 3
     steps: ClassVar[int] = 0  # type: ignore[misc]
@@ -88,12 +88,13 @@ class NearestNeighbours(Algorithm[Prompt, Float[Tensor, "b m k"]]):
         whole("neighbours", self.neighbours, least=1)
 
     def init(self, p: Prompt) -> Tensor:
-        _, y = p.pairs
-        distance = (p.queries[:, :, None] - p.x[:, None]).square().sum(-1).where(p.seen[:, None], torch.inf)
-        near = distance.topk(min(self.neighbours, p.x.shape[1]), dim=-1, largest=False)
+        x, y, seen = p.seen_first  # so that an unseen one is behind its equals
+        mode = "donot_use_mm_for_euclid_dist"  # by differences, without their [b m n d]; a product would lose digits
+        distance = torch.cdist(p.queries.double(), x.double(), compute_mode=mode).where(seen[:, None], torch.inf)
+        near = distance.argsort(dim=-1, stable=True)[..., : self.neighbours]
         rows = torch.arange(len(y), device=y.device)[:, None, None]
-        used = p.seen[rows, near.indices].to(y.dtype)  # [b m j]; labels of unseen pairs are 0
-        return ratio((y[rows, near.indices] * used[..., None]).sum(2), used.sum(2)[..., None])
+        used = seen[rows, near].to(y.dtype)  # [b m j]; labels of unseen pairs are 0
+        return ratio((y[rows, near] * used[..., None]).sum(2), used.sum(2)[..., None])
 
     def step(self, p: Prompt, s: Tensor, t: int) -> Tensor:
         raise ValueError("NearestNeighbours is a closed form and has no step")
