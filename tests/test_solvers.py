@@ -198,6 +198,17 @@ def test_online_descent_goes_round_the_seen_examples_only():
         torch.testing.assert_close(found[b : b + 1], solvers.OnlineGradientDescent(eta=0.1, steps=8).predict(few))
 
 
+@pytest.mark.parametrize("eta", ["kaczmarz", 0.1])
+def test_online_descent_without_a_number_of_steps_stays_after_one_pass(eta):
+    p, _, _ = draw(13, 2, d=3, n=6, noise=0.5)
+    solver, seen = solvers.OnlineGradientDescent(eta=eta), torch.arange(6).expand(2, 6) % 3 != 1
+    few = Prompt(p.x[:, seen[0]], p.y[:, seen[0]], p.queries)
+    wanted = solvers.OnlineGradientDescent(eta=eta, steps=4).predict(few)
+    for steps in (4, 5, 11):
+        torch.testing.assert_close(solver.predict(few, steps), wanted)
+        torch.testing.assert_close(solver.predict(Prompt(p.x, p.y, p.queries, seen), steps), wanted)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("d", "n"), [(1, 9), (2, 10), (5, 20)])
 def test_conjugate_gradients_stay_where_they_converged(d, n, dtype):

@@ -26,7 +26,7 @@ class Stepping(NamedTuple):
 class OnlineGradientDescent(Linear[Stepping]):
     """w ← w + η x_i (y_i - <w, x_i>) with i = t mod n of n seen examples; `eta="kaczmarz"` is η = 1/|x_i|².
 
-    By default one pass over the examples.
+    By default one pass over the examples; after it w stays where it is.
     """
 
     eta: float | Literal["kaczmarz"] = "kaczmarz"
@@ -50,11 +50,12 @@ class OnlineGradientDescent(Linear[Stepping]):
     def step(self, p: Prompt, s: Stepping, t: int) -> Stepping:
         if s.x.shape[1] == 0:
             return s
-        turn = s.seen.clamp(min=1) if self.steps is not None else torch.full_like(s.seen, s.x.shape[1])
-        i = t % turn  # in one pass the places of unseen examples come last, and are idle
+        i = t % s.seen.clamp(min=1)
         rows = torch.arange(len(i), device=i.device)
         x, y = s.x[rows, i, :, None], s.y[rows, i, None, :]
         change = x * (y - x.mT @ s.w)
+        if self.steps is None:
+            change = change.where((t < s.seen)[:, None, None], 0.0)
         if self.eta == "kaczmarz":
             return s._replace(w=s.w + ratio(change, x.square().sum(1, keepdim=True).expand_as(change)))
         return s._replace(w=s.w + float(self.eta) * change)
