@@ -93,6 +93,24 @@ def test_another_unit_changes_no_bit_of_a_krylov_iterate(solver):
         assert torch.equal(s.w, 2.0**90 * t.w)
 
 
+@pytest.mark.parametrize("size", [1e-5, 1.0, 1e5])
+def test_what_a_krylov_state_gives_has_the_units_of_the_prompt(size):
+    p, _ = problem(DOUBLE)
+    p = Prompt(torch.stack([size * p.x[0], p.x[1]]), torch.tensor([size**2, 3.0]) * p.y, p.queries)
+    x, y = p.x.numpy(), p.y.numpy()
+    xt, largest = x.swapaxes(1, 2), np.abs(y).max(1, keepdims=True)
+    for s in ConjugateGradient(steps=3).states(p):
+        rest = y - x @ s.w.numpy()
+        np.testing.assert_allclose(s.r.numpy() / largest, rest / largest, atol=1e-13)
+        # a direction is the gradient and what is orthogonal to it
+        np.testing.assert_allclose((s.v.numpy() * (xt @ rest)).sum(1), ((xt @ rest) ** 2).sum(1), rtol=1e-9)
+    for solver in (BFGS(steps=2), LBFGS(steps=2)):
+        for s in solver.states(p):
+            np.testing.assert_allclose(s.g.numpy(), xt @ (x @ s.w.numpy() - y), rtol=1e-10)
+    last = [*BFGS(steps=4).states(p)][-1].h.numpy()  # after d exact steps H is the inverse
+    np.testing.assert_allclose(last, np.linalg.inv(xt @ x)[:, None].repeat(2, 1), rtol=1e-8)
+
+
 @pytest.mark.parametrize("form", ["spectral", "stream", "textbook"])
 @pytest.mark.parametrize("start", ["S", "I"])
 @pytest.mark.parametrize("size", [2.0**-40, 1.0, 2.0**40])

@@ -1,7 +1,8 @@
 """Conjugate gradients and quasi-Newton methods for |Xw - y|²/2, each label by itself, from w₀ = 0.
 
-Their step sizes are ratios of |X|⁶|y|², which has no room in float32 where X and y are 1e5 or 1e-5. So a state holds
-X and y in units of their own, powers of two, and all else but w in the units that follow from these.
+Their step sizes are ratios of |X|⁶|y|², which has no room in float32 where X and y are 1e5 or 1e-5. So a state holds w
+as it is and all else as numbers, X and y in units of their own, powers of two. What the formulas call r, v, g and H a
+state gives in the units of the prompt, infinite where there is no room.
 """
 
 from __future__ import annotations
@@ -19,16 +20,42 @@ from algoformer.solvers.linear import Linear, extremes, origin, ratio, unit
 Search = Literal["exact", "unit"]
 
 
+class Units(NamedTuple):
+    """Of the inputs of each prompt [b 1 1], and of each label [b 1 k]."""
+
+    x: Tensor
+    y: Tensor
+
+    @property
+    def w(self) -> Tensor:
+        """The unit of weights."""
+        return self.y / self.x
+
+    def slope(self, numbers: Tensor) -> Tensor:
+        """Numbers that are a gradient, in the units of the prompt."""
+        return numbers * self.x * self.y
+
+
 class Conjugate(NamedTuple):
-    """The iterate, the residual y - Xw, the direction, the gradient's squared norm and noise, the inputs, w's unit."""
+    """The iterate; as numbers the residual, the direction, the gradient's squared norm and noise, the inputs; units."""
 
     w: Tensor
-    r: Tensor
-    v: Tensor
+    rest: Tensor
+    along: Tensor
     g2: Tensor
     noise: Tensor
     x: Tensor
-    unit: Tensor
+    unit: Units
+
+    @property
+    def r(self) -> Tensor:
+        """The residual y - Xw."""
+        return self.unit.y * self.rest
+
+    @property
+    def v(self) -> Tensor:
+        """The direction."""
+        return self.unit.slope(self.along)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,28 +71,39 @@ class ConjugateGradient(Linear[Conjugate]):
         whole("steps", self.steps)
 
     def init(self, p: Prompt) -> Conjugate:
-        x, y, size = _measured(p)
+        x, y, units = _measured(p)
         g = x.mT @ y
-        return Conjugate(origin(p), y, g, _dot(g, g), _noise(g), x, size)
+        return Conjugate(origin(p), y, g, _dot(g, g), _noise(g), x, units)
 
     def step(self, p: Prompt, s: Conjugate, t: int) -> Conjugate:
-        xv = s.x @ s.v
+        xv = s.x @ s.along
         alpha = ratio(s.g2.where(s.g2 > s.noise.square(), 0.0), _dot(xv, xv))
-        r = s.r - alpha * xv
+        r = s.rest - alpha * xv
         g = s.x.mT @ r
         g2 = _dot(g, g)
-        return s._replace(w=s.w + s.unit * (alpha * s.v), r=r, v=g + ratio(g2, s.g2) * s.v, g2=g2)
+        w = s.w + s.unit.w * (alpha * s.along)
+        return s._replace(w=w, rest=r, along=g + ratio(g2, s.g2) * s.along, g2=g2)
 
 
 class Curved(NamedTuple):
-    """The iterate, the gradient, its size as noise, the inverse Hessians [b k d d], the inputs, and w's unit."""
+    """The iterate; as numbers the gradient, its noise, the inverse Hessians [b k d d], the inputs; and the units."""
 
     w: Tensor
-    g: Tensor
+    slope: Tensor
     noise: Tensor
-    h: Tensor
+    inverse: Tensor
     x: Tensor
-    unit: Tensor
+    unit: Units
+
+    @property
+    def g(self) -> Tensor:
+        """The gradient X'(Xw - y)."""
+        return self.unit.slope(self.slope)
+
+    @property
+    def h(self) -> Tensor:
+        """The inverse Hessians H [b k d d]."""
+        return self.inverse / self.unit.x[..., None] / self.unit.x[..., None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,33 +121,38 @@ class BFGS(Linear[Curved]):
         one_of("search", self.search, ("exact", "unit"))
 
     def init(self, p: Prompt) -> Curved:
-        x, y, size = _measured(p)
+        x, y, units = _measured(p)
         top, _ = extremes(x)
         eye = torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
         h = (ratio(torch.ones_like(top), top) * eye)[:, None].expand(-1, y.shape[2], -1, -1)
         g = -x.mT @ y
-        return Curved(origin(p), g, _noise(g), h, x, size)
+        return Curved(origin(p), g, _noise(g), h, x, units)
 
     def step(self, p: Prompt, s: Curved, t: int) -> Curved:
-        v = -torch.einsum("bkde,bek->bdk", s.h, s.g)
+        v = -torch.einsum("bkde,bek->bdk", s.inverse, s.slope)
         v, z = _searched(self.search, s, v)
         rho = ratio(torch.ones_like(v[:, :1]), _dot(v, z)).mT[..., None]
         a, c = v.mT[..., None], z.mT[..., None]  # columns [b k d 1]
-        hz = s.h @ c
-        h = s.h - rho * (hz @ a.mT + a @ hz.mT) + (rho.square() * (c.mT @ hz) + rho) * (a @ a.mT)
-        return s._replace(w=s.w + s.unit * v, g=s.g + z, h=h)
+        hz = s.inverse @ c
+        h = s.inverse - rho * (hz @ a.mT + a @ hz.mT) + (rho.square() * (c.mT @ hz) + rho) * (a @ a.mT)
+        return s._replace(w=s.w + s.unit.w * v, slope=s.slope + z, inverse=h)
 
 
 class Remembered(NamedTuple):
-    """The iterate, the gradient and its noise, the last steps s and z = S s, 1/λmax, the inputs, and w's unit."""
+    """The iterate; as numbers the gradient, its noise, the last s and z = S s, 1/λmax, the inputs; and the units."""
 
     w: Tensor
-    g: Tensor
+    slope: Tensor
     noise: Tensor
     past: tuple[tuple[Tensor, Tensor], ...]
     scale: Tensor
     x: Tensor
-    unit: Tensor
+    unit: Units
+
+    @property
+    def g(self) -> Tensor:
+        """The gradient X'(Xw - y)."""
+        return self.unit.slope(self.slope)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,13 +169,13 @@ class LBFGS(Linear[Remembered]):
         one_of("search", self.search, ("exact", "unit"))
 
     def init(self, p: Prompt) -> Remembered:
-        x, y, size = _measured(p)
+        x, y, units = _measured(p)
         top, _ = extremes(x)
         g = -x.mT @ y
-        return Remembered(origin(p), g, _noise(g), (), ratio(torch.ones_like(top), top), x, size)
+        return Remembered(origin(p), g, _noise(g), (), ratio(torch.ones_like(top), top), x, units)
 
     def step(self, p: Prompt, s: Remembered, t: int) -> Remembered:
-        v = -s.g
+        v = -s.slope
         weights = []
         for a, z in reversed(s.past):
             weights.append(ratio(_dot(a, v), _dot(a, z)))
@@ -141,23 +184,23 @@ class LBFGS(Linear[Remembered]):
         for (a, z), weight in zip(s.past, reversed(weights), strict=True):
             v = v + (weight - ratio(_dot(z, v), _dot(a, z))) * a
         v, z = _searched(self.search, s, v)
-        return s._replace(w=s.w + s.unit * v, g=s.g + z, past=(*s.past, (v, z))[-self.memory :])
+        return s._replace(w=s.w + s.unit.w * v, slope=s.slope + z, past=(*s.past, (v, z))[-self.memory :])
 
 
-def _measured(p: Prompt) -> tuple[Tensor, Tensor, Tensor]:
-    """The inputs in a unit for each prompt, the labels in one for each label, and the unit [b 1 k] of w."""
+def _measured(p: Prompt) -> tuple[Tensor, Tensor, Units]:
+    """The inputs and the labels as numbers, and their units."""
     x, y = p.pairs
-    by_x, by_y = unit(x.flatten(1)[:, :, None]), unit(y)
-    return x / by_x, y / by_y, by_y / by_x
+    units = Units(unit(x.flatten(1)[:, :, None]), unit(y))
+    return x / units.x, y / units.y, units
 
 
 def _searched(search: Search, s: Curved | Remembered, v: Tensor) -> tuple[Tensor, Tensor]:
     """The step along v, and the change of the gradient that it makes; none once the gradient is rounding noise."""
-    v = v.where(_dot(s.g, s.g) > s.noise.square(), 0.0)
+    v = v.where(_dot(s.slope, s.slope) > s.noise.square(), 0.0)
     z = s.x.mT @ (s.x @ v)
     if search == "unit":
         return v, z
-    alpha = ratio(-_dot(s.g, v), _dot(v, z))
+    alpha = ratio(-_dot(s.slope, v), _dot(v, z))
     return alpha * v, alpha * z
 
 
