@@ -163,6 +163,8 @@ def test_more_points_of_a_shifted_task_can_be_drawn_for_the_same_functions():
             "Quadrants treats queries apart .* LinearRegression has dense = True",
         ),
         (lambda: RepeatedQuery(LinearRegression(queries=0)), "RepeatedQuery .* queries = 0"),
+        (lambda: OrthogonalQuery(RepeatedQuery(TASK)), "OrthogonalQuery .* no example has; RepeatedQuery leaves none"),
+        (lambda: OrthogonalQuery(ScaledInputs(RepeatedQuery(TASK), scale=2.0)), "RepeatedQuery leaves none"),
     ],
 )
 def test_a_task_that_has_no_such_form_refuses_by_name(make, message):

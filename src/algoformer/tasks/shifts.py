@@ -193,6 +193,8 @@ class OrthogonalQuery(Shift):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._own_queries()
+        if any(isinstance(task, RepeatedQuery) for task in self._wrapped()):
+            raise TypeError(f"{self._name} keeps the part of a query that no example has; RepeatedQuery leaves none")
         if self.n >= self.rank:
             raise ValueError(f"a query orthogonal to n = {self.n} examples needs inputs of rank n + 1; got {self.rank}")
 
