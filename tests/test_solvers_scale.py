@@ -176,6 +176,28 @@ def test_the_least_eigenvalue_of_a_rule_does_not_mind_unseen_pairs(solver):
     torch.testing.assert_close(solver.predict(far), solver.predict(p), rtol=1e-3, atol=1e-6)
 
 
+# Least squares with much ridge
+
+
+@pytest.mark.parametrize("ridge", [1e-6, 1e-2, 10.0, 1e3, 1e8, 1e14, 1e30])
+def test_a_ridge_of_any_size_keeps_its_digits_in_single_precision(ridge):
+    p, _ = problem(SINGLE)
+    x, y, q = (v.double().numpy() for v in (p.x, p.y, p.queries))
+    wanted = torch.from_numpy(q @ np.linalg.solve(x.swapaxes(1, 2) @ x + ridge * np.eye(4), x.swapaxes(1, 2) @ y))
+    for solver in (solvers.Ridge(strength=ridge), *(Newton(ridge=ridge, start=s, steps=40) for s in ("S", "I"))):
+        assert_near(solver.predict(p), wanted, torch.finfo(SINGLE).eps)
+    dense = Newton(ridge=ridge, start="I", steps=40).predict(Dense(p.x, p.y))[:, -1]
+    last = Prompt(p.x[:, :-1], p.y[:, :-1], p.x[:, -1:])
+    assert_near(dense[:, None], solvers.Ridge(strength=ridge).predict(last.to(dtype=DOUBLE)), torch.finfo(SINGLE).eps)
+
+
+@pytest.mark.parametrize("form", ["stream", "textbook"])
+def test_a_refused_scale_is_an_error_and_no_warning_where_inputs_have_a_gradient(form):
+    p, _ = problem(SINGLE)
+    with pytest.raises(ValueError, match="scale must be below"):
+        Newton(scale=1e3, form=form).predict(Prompt(p.x.clone().requires_grad_(), p.y, p.queries))
+
+
 # Logistic regression with little ridge
 
 

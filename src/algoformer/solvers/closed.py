@@ -13,7 +13,7 @@ from algoformer.algorithm import Algorithm
 from algoformer.checks import real, whole
 from algoformer.prompt import Dense, Prompt
 from algoformer.solvers.linear import Linear, answers, counts, cutoff, extremes, origin, ratio
-from algoformer.solvers.spectrum import prefixes
+from algoformer.solvers.spectrum import outweighed, prefixes, ridged
 
 
 class Solution(NamedTuple):
@@ -62,9 +62,10 @@ class Ridge(_Closed):
 
     def init(self, p: Prompt) -> Solution:
         x, y = p.pairs
-        rows = self.strength**0.5 * torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
-        q, r = torch.linalg.qr(torch.cat([x, rows.expand(len(x), -1, -1)], 1))
-        return Solution(torch.linalg.solve_triangular(r, q[:, : x.shape[1]].mT @ y, upper=True))
+        q, r = torch.linalg.qr(ridged(x, y, self.strength)[0])
+        by_x = torch.linalg.solve_triangular(r, x, upper=True, left=False)
+        q = by_x.where(outweighed(x, self.strength), q[:, : x.shape[1]])
+        return Solution(torch.linalg.solve_triangular(r, q.mT @ y, upper=True))
 
 
 @dataclass(frozen=True, kw_only=True)

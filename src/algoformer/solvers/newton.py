@@ -123,14 +123,14 @@ class Newton(Algorithm[Any, Any]):
             along = directions(*p.pairs, self.ridge) if isinstance(p, Prompt) else prefixes(p, self.ridge)
             size = unit(along.s[..., None])[..., 0]
             values = (along.s / size).square()
-            return Shares(self._scale(values, size.double().square()) * self._power(values), along)
+            return Shares(self._scale(values, size, size) * self._power(values), along)
         if self.form == "stream":
             x, y = p.pairs  # type: ignore[union-attr]
             x, y = ridged(x, y, self.ridge)
             s = torch.linalg.svdvals(x)
             s = s.where(s > cutoff(x) * s[:, :1], 0.0)
             size = unit(s[..., None])
-            c = self._scale((s / size[..., 0]).square(), size[..., 0].double().square())[..., None]
+            c = self._scale((s / size[..., 0]).square(), size[..., 0], size[..., 0])[..., None]
             one = x / size
             return Streamed(c / size * (one.mT @ one @ one.mT if self.start == "S" else one.mT), x, y)
         eye = torch.eye(p.x.shape[2], dtype=p.x.dtype, device=p.x.device)
@@ -140,7 +140,7 @@ class Newton(Algorithm[Any, Any]):
         values = torch.linalg.eigvalsh(a)
         values = values.where(values > cutoff(a) * values[..., -1:], 0.0)
         size = unit(values[..., None])
-        c = self._scale(values / size[..., 0], size[..., 0].double())[..., None]
+        c = self._scale(values / size[..., 0], size[..., 0])[..., None]
         return Inverse(c / size * (a / size if self.start == "S" else eye), a, b)
 
     def step(self, p: Prompt | Dense, s: Any, t: int) -> Any:
@@ -153,10 +153,10 @@ class Newton(Algorithm[Any, Any]):
         """What α or c multiplies: λ m₀ = α λ² or c λ."""
         return values.square() if self.start == "S" else values
 
-    def _scale(self, values: Tensor, size: Tensor) -> Tensor:
+    def _scale(self, values: Tensor, *size: Tensor) -> Tensor:
         """α or c [... 1] for eigenvalues [... r] of A/size, 0 where all are; a given one must be below its end point.
 
-        A given one is for A itself; size comes in double precision, where its square has room.
+        A given one is for A itself; the product of the factors of size has room in double precision.
         """
         power = self._power(values)
         top = pad(power, (0, 1)).amax(-1, keepdim=True)
@@ -168,11 +168,12 @@ class Newton(Algorithm[Any, Any]):
             least = pad(power.where(power > 0, torch.inf), (0, 1), value=torch.inf).amin(-1, keepdim=True)
             return ratio(2 * torch.ones_like(top), top + least.where(least.isfinite(), 0.0))
         end = 2 * (1 - 64 * torch.finfo(values.dtype).eps)
-        given = (self.scale * self._power(size)).to(top)
-        if bool((given * top >= end).any()):
+        given = (self.scale * self._power(torch.stack(size).double().prod(0))).to(top)
+        solved = (given * top).detach()
+        if bool((solved >= end).any()):
             bound = "2/lmax(A)^2" if self.start == "S" else "2/lmax(A)"
             raise ValueError(
-                f"scale must be below {bound} = {2 * self.scale / float((given * top).max()):.6g} on every prompt; got "
+                f"scale must be below {bound} = {2 * self.scale / float(solved.max()):.6g} on every prompt; got "
                 f"{self.scale:.6g}: from that end point on the residual along the largest eigenvector is -1 or beyond "
                 "and does not converge"
             )

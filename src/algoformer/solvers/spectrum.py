@@ -31,9 +31,13 @@ class Directions(NamedTuple):
 
 def directions(x: Tensor, y: Tensor, ridge: float = 0.0) -> Directions:
     """By the singular values of X."""
-    x, y = ridged(x, y, ridge)
-    u, s, vt = torch.linalg.svd(x, full_matrices=False)
-    s = s.where(s > cutoff(x) * s[:, :1], 0.0)
+    tall, _ = ridged(x, y, ridge)
+    u, s, vt = torch.linalg.svd(tall, full_matrices=False)
+    s = s.where(s > cutoff(tall) * s[:, :1], 0.0)
+    u = u[:, : x.shape[1]]
+    if ridge:
+        by_x = x @ vt.mT
+        u = ratio(by_x, s[:, None].expand_as(by_x)).where(outweighed(x, ridge), u)
     return Directions(s, vt.mT, ratio(u.mT @ y, s[..., None].expand(*s.shape, y.shape[2])))
 
 
@@ -70,6 +74,15 @@ def ridged(x: Tensor, y: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
     b, _, d = x.shape
     rows = ridge**0.5 * torch.eye(d, dtype=x.dtype, device=x.device)
     return torch.cat([x, rows.expand(b, d, d)], 1), pad(y, (0, 0, 0, d))
+
+
+def outweighed(x: Tensor, ridge: float) -> Tensor:
+    """Where [b 1 1] the ridge is above |X|².
+
+    There the examples' rows of an orthogonal factor are as small as |X|/√ridge and drown in the rounding of the others;
+    they are found from X itself.
+    """
+    return x.detach().square().sum((1, 2), keepdim=True) < ridge
 
 
 def before(x: Tensor, y: Tensor) -> Tensor:
