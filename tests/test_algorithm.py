@@ -48,6 +48,23 @@ def leaking(self, p):
     return Halving.init(self, p) + (p.x * ~p.seen[..., None]).sum()
 
 
+def leaking_where_tied(self, p):
+    return leaking(self, p) if bool((p.pairs[0] == p.pairs[0].round()).all()) else Halving.init(self, p)
+
+
+def small(self, p, s):
+    return 1e-15 * s
+
+
+def counting(self, p):
+    return Halving.init(self, p) + p.x.shape[1]
+
+
+def turning(self, p, s, t):
+    n = p.x.shape[1]
+    return s + p.pairs[0][:, t % n, None, :1] if n else s
+
+
 def ordered(self, p):
     return Halving.init(self, p) + p.pairs[0][:, :1, :1]
 
@@ -77,6 +94,9 @@ def detached(self, p, s):
     [
         ({"read": noisy}, "determinism"),
         ({"init": leaking}, "unseen_pairs_have_no_influence"),
+        ({"init": leaking, "read": small}, "unseen_pairs_have_no_influence"),
+        ({"init": leaking_where_tied}, "unseen_pairs_have_no_influence"),
+        ({"init": counting}, "more_unseen_pairs_change_nothing"),
         ({"init": ordered}, "permutation"),
         ({"init": meeting}, "prompts_of_a_batch_do_not_meet"),
         ({"read": single}, "shape_and_dtype"),
@@ -87,6 +107,7 @@ def detached(self, p, s):
         ({"horizon": lambda self, p: 1, "predict": lambda self, p, steps=None: p.y * 0}, "trace_ends_in_predict"),
         ({"__deepcopy__": lambda self, memo: Halving(steps=1)}, "copies_agree"),
         ({"prepare": seeing_all}, "dense_is_predict_on_every_prefix"),
+        ({"horizon": lambda self, p: p.x.shape[1], "step": turning}, "dense_is_predict_on_every_prefix"),
         ({"predict": lambda self, p, steps=None: p.y[:, :1]}, "no_queries"),
     ],
 )

@@ -11,6 +11,7 @@ Laws that do not apply are left out by name: `laws(model, without=["permutation"
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
@@ -51,7 +52,7 @@ def laws(
     """Every law of the contract for this algorithm, in each dtype.
 
     `prompt` draws the prompts (by default a small noisy linear regression with some pairs unseen); two answers agree
-    when they differ by at most `tolerance` units of rounding of the largest.
+    when they differ by at most `tolerance` units of rounding of the largest of them.
     """
     unknown = set(without) - {name.removeprefix("_law_") for name in globals() if name.startswith("_law_")}
     if unknown:
@@ -87,11 +88,22 @@ class _Case:
         p = self.prompt()
         return p if isinstance(p, Prompt) else None
 
+    def with_ties(self) -> Iterator[Prompt]:
+        """The pairs, and the same with inputs rounded to integers, where many are equal or equally far."""
+        if (p := self.pairs()) is not None:
+            yield p
+            yield replace(p, x=p.x.round(), queries=p.queries.round())
+
+    def numbers_of_steps(self, p: Any) -> tuple[int | None, int]:
+        """Its own number for each prompt, and that for this one given for all."""
+        return None, self.algorithm.horizon(self.algorithm.prepare(p))
+
     def agree(self, got: Tensor, wanted: Tensor, what: str) -> None:
         assert got.shape == wanted.shape, f"{what}: {tuple(got.shape)} is not {tuple(wanted.shape)}"
         got, wanted = got.detach(), wanted.detach()
         if wanted.numel():
-            allowed = self.tolerance * torch.finfo(self.dtype).eps * max(float(wanted.abs().max()), 1.0)
+            size = float(wanted.abs().max()) or 1.0
+            allowed = self.tolerance * torch.finfo(self.dtype).eps * size
             apart = float((got - wanted).abs().max())
             assert apart <= allowed, f"{what}: {apart:.1e} apart, at most {allowed:.1e} allowed"
 
@@ -151,11 +163,22 @@ def _law_prompts_of_a_batch_do_not_meet(c: _Case) -> None:
 
 
 def _law_unseen_pairs_have_no_influence(c: _Case) -> None:
-    if (p := c.pairs()) is None:
-        return
-    seen, g = p.seen[:, :, None], torch.Generator().manual_seed(1)
-    x, y = (v.where(seen, 10 * torch.randn(v.shape, generator=g, dtype=v.dtype)) for v in (p.x, p.y))
-    c.agree(c.algorithm.predict(replace(p, x=x, y=y)), c.algorithm.predict(p), "other values in unseen pairs")
+    for p in c.with_ties():
+        seen, g = p.seen[:, :, None], torch.Generator().manual_seed(1)
+        x, y = (v.where(seen, 10 * torch.randn(v.shape, generator=g, dtype=v.dtype)) for v in (p.x, p.y))
+        c.agree(c.algorithm.predict(replace(p, x=x, y=y)), c.algorithm.predict(p), "other values in unseen pairs")
+
+
+def _law_more_unseen_pairs_change_nothing(c: _Case) -> None:
+    for p, more in itertools.product(c.with_ties(), (1, 200)):
+        x, y, seen = (torch.cat([v, v.new_zeros(len(v), more, *v.shape[2:])], 1) for v in (p.x, p.y, p.seen))
+        for steps in c.numbers_of_steps(p):
+            wanted = c.algorithm.predict(p, steps)
+            try:
+                got = c.algorithm.predict(replace(p, x=x, y=y, seen=seen), steps)
+            except ValueError:  # it has room for so many pairs only
+                continue
+            c.agree(got, wanted, f"{more} more pairs that are unseen")
 
 
 def _law_permutation(c: _Case) -> None:
@@ -169,8 +192,9 @@ def _law_dense_is_predict_on_every_prefix(c: _Case) -> None:
     if (p := c.pairs()) is None:
         return
     dense = Dense(*p.pairs)
-    each = [c.algorithm.predict(dense.prefix(i)) for i in range(dense.x.shape[1])]
-    c.agree(c.algorithm.predict(dense), torch.cat(each, 1), "a dense prompt and its prefixes")
+    for steps in c.numbers_of_steps(dense):
+        each = [c.algorithm.predict(dense.prefix(i), steps) for i in range(dense.x.shape[1])]
+        c.agree(c.algorithm.predict(dense, steps), torch.cat(each, 1), "a dense prompt and its prefixes")
 
 
 def _law_no_pairs(c: _Case) -> None:
