@@ -82,7 +82,8 @@ def ledger(results: str | Path) -> str:
 
 
 def _scale(found: Sequence[Shown]) -> Iterable[str]:
-    yield "## At the papers' scale\n"
+    yield "## The papers' models on one GPU\n"
+    yield "The papers' models, data and batch, with fewer steps: every title says how many.\n"
     large = [s for s in found if s.large]
     if not large:
         yield (
