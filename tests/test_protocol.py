@@ -13,6 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import algoformer.models
+import algoformer.tasks
+import algoformer.training
 from algoformer.experiments import Claim, Site, Verdict, judge, load, protocol
 from algoformer.experiments.comparison import Race, above, below, draw_all, flattened
 from algoformer.experiments.estimate import MEASURED, flops, seconds_a_step, work
@@ -36,7 +39,7 @@ from algoformer.experiments.softmax import TINY, Softmax, stored
 from algoformer.models import LinearSelfAttentionConfig
 from algoformer.tasks import ChainOfThought, LinearRegression, Representation
 from algoformer.training import Recipe, TrainConfig, Watch, evaluate, train
-from algoformer.training.codec import model_of
+from algoformer.training.codec import encode, model_of
 from algoformer.training.data import seeded
 from algoformer.training.evaluation import final
 
@@ -281,6 +284,16 @@ def test_the_curve_ends_where_the_model_does_and_changes_nothing(tmp_path):
     assert [watch(recipe.task, steps, site).every for steps in (10_000, 24_000, 60_000)] == [1000, 1000, 2000]
     known = evaluate(model, recipe.task, prompts=640, seed=VALIDATION, clean=True).mean[-1]
     assert curve[-1]["last"] == pytest.approx(known[-1], rel=1e-6)
+
+
+def test_what_keys_leave_out_is_as_it_was_when_models_were_kept():
+    """A key holds what differs from the defaults: with another default it would name another model.
+
+    A new field must by default make of every model what it was without the field; then it is added to the file.
+    """
+    known = json.loads(Path(__file__).with_name("defaults.json").read_text())
+    rooms = algoformer.models, algoformer.tasks, algoformer.training
+    assert {name: encode(getattr(room, name)()) for room in rooms for name in room.__all__ if name in known} == known
 
 
 def test_a_measured_model_is_not_needed_again(tmp_path):

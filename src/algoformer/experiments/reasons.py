@@ -25,11 +25,11 @@ REMARKS: dict[str, str] = {
     "fu2024_fig3": (
         "As published: nothing in the first three layers, then about three Newton steps a layer (steps 3, 6, 7, 10, "
         "14, 18, 22 for layers 4 to 10, where the paper has 5, 8, 10, 14, 16 to 19, 20, 20 to 22), and thousands of "
-        "gradient steps for the last two, which are matched with the last step tried. Which family the last layers are of, similarity of errors does not say. The last "
-        "layer is 0.9976 like 23 steps of Newton, 0.9977 like 4,096 of gradient descent and 0.9971 like 20 of "
-        "conjugate gradients; Newton and gradient descent, there, are 0.9999 like each other. All stop short of least "
-        "squares, which the layer is 0.9959 like. At a condition number of 100 they are apart, and there Newton leads "
-        "(`fu2024_fig15`)."
+        "gradient steps for the last two, which are matched with the last step that is tried. Which family the last "
+        "layers are of, similarity of errors does not say. The last layer is 0.9976 like 23 steps of Newton, 0.9977 "
+        "like 4,096 of gradient descent and 0.9971 like 20 of conjugate gradients; Newton and gradient descent, there, "
+        "are 0.9999 like each other. All stop short of least squares, which the layer is 0.9959 like. At a condition "
+        "number of 100 they are apart, and there Newton leads (`fu2024_fig15`)."
     ),
     "fu2024_table1": (
         "As in the paper the LSTM is most like online gradient descent, and the transformer least. Beside Newton's "
