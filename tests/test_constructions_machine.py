@@ -337,7 +337,7 @@ def test_three_heads_select_among_three_parts_of_one_head():
 
 
 def test_a_layered_program_has_as_many_steps_as_layers(generator):
-    steps = torch.stack([0.1 * torch.eye(3), 0.3 * torch.eye(3)]).double()
+    steps = 0.3 * torch.eye(3).double() + 0.1 * torch.randn(2, 3, 3, generator=generator, dtype=torch.float64)
     model = compile(preconditioned_gradient_descent(steps))
     q = prompt(generator)
     assert model.limit == 2

@@ -295,7 +295,9 @@ CATALOGUE: Mapping[str, Construction] = {
 
 
 def _preconditioner() -> Tensor:
-    """A fixed symmetric matrix with eigenvalues from eta / 2 to eta."""
+    """A fixed matrix: its symmetric part has eigenvalues from eta / 2 to eta, its skew part singular values eta / 5."""
     q, _ = torch.linalg.qr(torch.randn(_D, _D, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
-    matrix: Tensor = (q * torch.linspace(0.5 * _ETA, _ETA, _D, dtype=torch.float64)) @ q.mT
+    half = q[:, : _D // 2] @ q[:, _D // 2 :].mT
+    values = torch.linspace(0.5 * _ETA, _ETA, _D, dtype=torch.float64)
+    matrix: Tensor = (q * values) @ q.mT + 0.2 * _ETA * (half - half.mT)
     return matrix

@@ -2,8 +2,9 @@
 
 Statement.  Tokens hold x and r = y - <w_t, x>, with y = 0 at a query. With the layer below, r after t layers is the
             residual of the t-th iterate of (preconditioned) gradient descent on |Xw - y|^2 / 2n from w_0 = 0.
-Proof.      A step changes <w, x_j> by eta/n sum_i (y_i - <w, x_i>) <x_i, A x_j> = eta/n sum_i r_i <x_i, A x_j>, and the
-            layer takes just that from r_j; keys are the examples, so a query moves nothing. At a query -r = <w, x>. []
+Proof.      A step changes <w, x_j> by 1/n sum_i (y_i - <w, x_i>) <A x_i, x_j> = 1/n sum_i r_i <x_i, A'x_j>, A = eta I
+            without a preconditioner, and the layer takes just that from r_j; keys are the examples, so a query moves
+            nothing. At a query -r = <w, x>. []
 
 GD++ (von Oswald et al. 2023) lets the same head also take gamma/n sum_i x_i <x_i, x_j> from x_j.
 """
@@ -32,10 +33,12 @@ def preconditioned_gradient_descent(
 ) -> Program:
     """w <- w - A_t grad(w): one matrix a step (a layered program), or one for all steps of a loop."""
     many = torch.as_tensor(preconditioners, dtype=torch.float64)
+    if many.ndim not in (2, 3) or many.shape[-2] != many.shape[-1]:
+        raise ValueError(f"preconditioners must be (d, d) or (t, d, d); got shape {tuple(many.shape)}")
     z = Stream(x=many.shape[-1], r=labels)
 
     def body(a: Tensor) -> list[Mac]:
-        return [Mac(into=z.r, scale=-1.0, value=z.r, key=z.x, query=z.x.through(a), keys="examples", mean=True)]
+        return [Mac(into=z.r, scale=-1.0, value=z.r, key=z.x, query=z.x.through(a.mT), keys="examples", mean=True)]
 
     if many.ndim == 2:
         if steps is None:
