@@ -73,6 +73,14 @@ def test_the_polynomial_takes_the_value_of_the_moment(k, d, n):
     assert white(k, d, n) == Fraction(value, n**k)
 
 
+def test_numbers_of_numpy_do_not_overflow():
+    whole = np.int64
+    assert white(whole(8), whole(5), whole(1000)) == white(8, 5, 1000) > 5
+    large = Wishart([whole(2**40)] * 5, whole(3)).mixed(2, 2)
+    assert isinstance(large, Fraction)
+    assert large == Wishart([Fraction(2**40)] * 5, 3).mixed(2, 2)
+
+
 def test_one_dimension_is_the_chi_square():
     for n in (1, 7, 10**40):
         for k in (1, 5, 26):

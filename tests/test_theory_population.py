@@ -106,6 +106,17 @@ def test_rational_losses_of_one_model_written_in_many_ways_are_equal():
         assert matrix_loops(turned, n, 0, C) == symmetric_loops(inverse * a[0], n, 0, C)
 
 
+def test_numbers_of_numpy_do_not_overflow():
+    n, many = np.int64(10**7), 10**7
+    half = [[Fraction(1, 2), Fraction(0)], [Fraction(0), Fraction(1, 2)]]
+    assert matrix_loops(half, n, np.int64(8)) == matrix_loops(half, many, 8)
+    assert matrix_layers([half] * 3, n) == matrix_layers([half] * 3, many)
+    assert symmetric_loops(half, n, np.int64(8)) == symmetric_loops(half, many, 8)
+    assert scalar_loops(Fraction(1, 2), np.int64(5), n, np.int64(6)) == scalar_loops(Fraction(1, 2), 5, many, 6)
+    big = np.int64(2**40)
+    assert scalar_layers([Fraction(big, 3), big], 1, 2) == scalar_layers([Fraction(2**40, 3), 2**40], 1, 2)
+
+
 @pytest.mark.parametrize("loops", [1, 2, 3, 6])
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_the_plane_agrees_with_rationals_and_with_the_word_table(generator, loops, n):
@@ -159,6 +170,22 @@ def test_gradients_are_those_of_finite_differences(generator):
     assert torch.autograd.gradcheck(lambda a: scalar_layers(a, 3, 4), a)
     assert torch.autograd.gradcheck(lambda a, b: scalar_gdpp(a, b, 3, 4), (a, b))
     assert torch.autograd.gradcheck(lambda row, block: one_layer(row, block, C, 4), (row, block))
+
+
+def test_a_layer_is_gradient_descent_preconditioned_by_the_transpose_of_its_matrix(generator):
+    A = torch.tensor([[[0.0, 0.4], [0.0, 0.0]], [[0.5, 0.0], [0.0, 0.1]]], dtype=torch.float64)
+    x, x_q, w = (randn(generator, 200_000, *shape) for shape in ((4, 2), (1, 2), (2, 1)))
+    S, v = x.mT @ x / 4, torch.zeros_like(w)
+    for a in A:
+        v = v + a.T @ S @ (w - v)
+    drawn = (x_q @ (w - v)).square().ravel()
+    assert agrees(matrix_layers(A, 4), drawn)
+    assert not agrees(matrix_layers(A.mT, 4), drawn)
+
+
+def test_no_layers_predict_0():
+    none = torch.zeros(0, 2, 2, dtype=torch.float64)
+    assert float(matrix_layers(none, 5)) == float(plane_layers(none, 5)) == 2
 
 
 def test_layers_have_the_loss_of_the_transformer_on_literal_prompts(generator):
@@ -255,6 +282,9 @@ def test_sums_that_lost_their_digits_are_refused_and_rationals_are_offered():
         (lambda: one_layer([1, 1], [[1], [1], [1]], [[1]], 2), r"covariance must be \(2, 1\) in the arithmetic of A"),
         (lambda: one_layer([1, 1, 1], [[1], [1]], [[1]], 2), r"b must be \(2,\) in the arithmetic of A; got \(3,\)"),
         (lambda: matrix_layers(EYE, 20), "A must have 3 axes"),
+        (lambda: matrix_layers(EYE[None, :2], 20), r"A must be square; got shape \(1, 2, 5\)"),
+        (lambda: symmetric_loops([[1, 2]], 20, 2), r"A must be square; got shape \(1, 2\)"),
+        (lambda: matrix_loops(EYE[:2], 20, 2), r"A must be square; got shape \(2, 5\)"),
         (lambda: plane_layers(EYE.expand(4, 5, 5), 20), "exact at d = 2; got d = 5: use `sampled`"),
     ],
 )

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from math import exp, isqrt, log
 
-from algoformer.checks import whole
+from algoformer.theory.numbers import integer
 
 
 def delta(d: int, n: int, loops: int) -> float:
     """The accuracy (8 L d / sqrt n)^{1/2L} of section 3.5."""
-    whole("d", d, 1)
-    whole("n", n, 1)
-    whole("loops", loops, 1)
+    d, n, loops = integer("d", d, 1), integer("n", n, 1), integer("loops", loops, 1)
     return exp((log(8 * loops * d) - log(n) / 2) / (2 * loops))
 
 
 def optimum_size(d: int, loops: int) -> int:
     """Theorem 3.2: the least n with 8 L d^2 / sqrt n <= 4^-L."""
+    d, loops = integer("d", d, 1), integer("loops", loops, 1)
     return int((8 * loops * d**2 * 4**loops) ** 2)
 
 
@@ -36,6 +35,7 @@ def optimum_radius(d: int, n: int, loops: int) -> float:
 
 def informative_size(d: int, loops: int) -> int:
     """The least n at which c < 1, so that the lower half of Theorem 3.2, part 2, excludes something."""
+    d, loops = integer("d", d, 1), integer("loops", loops, 1)
     return int((8 * loops * d**2 * 8 ** (2 * loops)) ** 2 + 1)
 
 
@@ -46,13 +46,13 @@ def flow_target(d: int, n: int, loops: int) -> float:
 
 def flow_time(target: float, loops: int) -> float:
     """Theorem 3.3 as printed: (1/xi)^{(L-1)/L} (16 L / (L-1))^{(L-1)/(2L-1)}."""
-    whole("loops", loops, 2)
+    loops = integer("loops", loops, 2)
     return float(target ** (-(loops - 1) / loops) * (16 * loops / (loops - 1)) ** ((loops - 1) / (2 * loops - 1)))
 
 
 def flow_time_solved(target: float, loops: int) -> float:
     """What g' = -(1/16) g^{(2L-1)/L} really gives: g^{-(L-1)/L} grows at the rate (L-1)/(16 L)."""
-    whole("loops", loops, 2)
+    loops = integer("loops", loops, 2)
     return float(16 * loops / (loops - 1) * target ** (-(loops - 1) / loops))
 
 
@@ -61,7 +61,7 @@ def flow_time_exact(target: float, d: int, loops: int) -> float:
 
     A = a I with a' = 2 L (1 - a)^{2L-1}, so the loss d (1 - a)^{2L} falls at the rate 4 L^2 d (1 - a)^{4L-2}.
     """
-    whole("loops", loops, 2)
+    loops = integer("loops", loops, 2)
     return float(((d / target) ** ((loops - 1) / loops) - 1) / (4 * loops * (loops - 1)))
 
 
@@ -72,7 +72,7 @@ def dominance_threshold(d: int, n: int, loops: int, *, appendix: bool = False) -
 
 def dominance_dimension(loops: int) -> int:
     """The largest d with d^{(L-1)/L} <= 64 L^2: up to there Theorem 3.4 survives its lost factor of d."""
-    whole("loops", loops, 2)
+    loops = integer("loops", loops, 2)
     target, d = 64 * loops**2, isqrt(64 * loops**2)
     while (d + 1) ** (loops - 1) <= target**loops:
         step = 1
@@ -95,4 +95,5 @@ def shift_factor(d: int, n: int, loops: int, zeta: float) -> float:
 
 def moment_radius(d: int, n: int, k: int) -> float:
     """Lemma 4.2: 4 k d / sqrt n, the relative distance of E S^k from its population value."""
+    d, n, k = integer("d", d, 1), integer("n", n, 1), integer("k", k, 1)
     return exp(log(4 * k * d) - log(n) / 2)

@@ -25,18 +25,17 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import prod
+from numbers import Rational
 from typing import Any
 
-from algoformer.checks import whole
+from algoformer.theory.numbers import integer, rational
 
 DEPTH = 8  # the largest i and j of a mixed moment
 
 
 def white(k: int, d: int, n: int) -> Fraction:
     """E tr W^k."""
-    whole("k", k)
-    whole("d", d, 1)
-    whole("n", n, 1)
+    k, d, n = integer("k", k), integer("d", d, 1), integer("n", n, 1)
     if k == 0:
         return Fraction(d)
     return Fraction(sum(c * prod((n + s) * (d + s) for s in boxes) for c, boxes in _zonal(k)), n**k)
@@ -44,7 +43,7 @@ def white(k: int, d: int, n: int) -> Fraction:
 
 def white_polynomial(k: int) -> dict[tuple[int, int], int]:
     """The coefficients of n^k E tr W^k as a polynomial: {(i, j): c} for the term c n^i d^j."""
-    whole("k", k)
+    k = integer("k", k)
     if k == 0:
         return {(0, 1): 1}
     total: dict[tuple[int, int], Fraction] = {}
@@ -65,21 +64,20 @@ class Wishart:
     """
 
     def __init__(self, traces: Sequence[Any], n: int) -> None:
-        whole("n", n, 1)
-        self.traces = traces
-        self.unit = Fraction(1, n) if isinstance(traces[0], int | Fraction) else 1 / n
+        n = integer("n", n, 1)
+        self.traces = [rational(t) if isinstance(t, Rational) else t for t in traces]
+        self.unit = Fraction(1, n) if isinstance(traces[0], Rational) else 1 / n
         self._known: dict[tuple[int, int, tuple[int, ...]], Any] = {}
 
     def power(self, k: int) -> Any:
         """E tr (W G)^k."""
-        whole("k", k)
+        k = integer("k", k)
         self._reach(k)
         return self._mean(0, k, ())
 
     def mixed(self, i: int, j: int) -> Any:
         """E tr((W G)^i (G W)^j)."""
-        whole("i", i)
-        whole("j", j)
+        i, j = integer("i", i), integer("j", j)
         if max(i, j) > DEPTH:
             raise ValueError(f"mixed moments must have depth at most {DEPTH}; got i = {i}, j = {j}")
         if i == 0 or j == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from numbers import Rational
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,19 @@ from algoformer.checks import whole
 
 Array = Tensor | np.ndarray | Sequence[Any]
 Number = Tensor | Fraction
+
+
+def integer(name: str, value: int, least: int = 0) -> int:
+    """A whole number, checked, as Python's own: NumPy's would overflow without a word."""
+    whole(name, value, least)
+    return int(value)
+
+
+def rational(value: Any) -> Fraction:
+    """A number as a Fraction of Python's own integers."""
+    if isinstance(value, Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
+    return Fraction(value)
 
 
 def trace(M: Any) -> Any:
@@ -30,7 +44,7 @@ def eye(C: Any) -> Any:
 
 def unit(C: Any, n: int) -> Any:
     """1/n in the arithmetic of C."""
-    whole("n", n, 1)
+    n = integer("n", n, 1)
     return 1 / n if isinstance(C, Tensor) else Fraction(1, n)
 
 
@@ -47,10 +61,18 @@ def array(name: str, value: Any, axes: int) -> Any:
     return out
 
 
+def matrices(name: str, value: Any, axes: int) -> Any:
+    """A square matrix (2 axes) or a stack of them (3)."""
+    out = array(name, value, axes)
+    if out.shape[-2] != out.shape[-1]:
+        raise ValueError(f"{name} must be square; got shape {tuple(out.shape)}")
+    return out
+
+
 def fractions(value: Any) -> np.ndarray:
     """The same numbers as Fractions."""
     raw: Any = np.array(value, dtype=object)
-    return np.array([Fraction(v) for v in raw.flat], dtype=object).reshape(raw.shape)
+    return np.array([rational(v) for v in raw.flat], dtype=object).reshape(raw.shape)
 
 
 def is_symmetric(M: Any) -> bool:
@@ -64,7 +86,7 @@ def is_symmetric(M: Any) -> bool:
 def covariance_matrix(value: Any, like: Any = None) -> Any:
     """A covariance matrix, checked; the identity where none is given."""
     if value is None:
-        return eye(like[0] if like.ndim == 3 else like)
+        return eye(like.sum(0) if like.ndim == 3 else like)  # a stack may be empty
     C = array("covariance", value, 2)
     if like is not None and (isinstance(C, Tensor) != isinstance(like, Tensor) or C.shape != tuple(like.shape[-2:])):
         raise ValueError(f"covariance must be {tuple(like.shape[-2:])} in the arithmetic of A; got {tuple(C.shape)}")

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from algoformer.checks import whole
 from algoformer.theory.moments import white
-from algoformer.theory.numbers import covariance_matrix
+from algoformer.theory.numbers import covariance_matrix, integer
 from algoformer.theory.quadrature import recurrence, spectrum
 
 BITS = 50  # an enclosure is thinner than 2^-BITS of the number and of its distance from 1
@@ -90,7 +90,7 @@ class GDPP(NamedTuple):
 
 def looped_optimum(d: int, n: int, loops: int) -> Looped:
     """The global minimum of the looped model over symmetric A: A = a Sigma^-1."""
-    whole("loops", loops, 1)
+    loops = integer("loops", loops, 1)
     phi = [(-1) ** k * comb(2 * loops, k) * white(k, d, n) for k in range(2 * loops + 1)]
     slope = [k * c for k, c in enumerate(phi)][1:]
     high = Fraction(1)
@@ -104,7 +104,7 @@ def looped_optimum(d: int, n: int, loops: int) -> Looped:
 
 def layered_optimum(d: int, n: int, layers: int) -> Layered:
     """The minimum over layers A_l = a_l Sigma^-1."""
-    whole("layers", layers, 1)
+    layers = integer("layers", layers, 1)
     m = [white(k, d, n) for k in range(2 * layers + 1)]
     alpha, beta = recurrence(m[1:])  # of the measure x E tr
     before, now = [Fraction(0)], [Fraction(1)]
@@ -143,7 +143,7 @@ def gdpp_optimum(d: int, n: int, layers: int, *, starts: int = 100, seed: int = 
     Best known, not proved: the loss has many local minima. Least squares on the Gauss rule of the spectrum, where the
     loss is exact and a sum of squares.
     """
-    whole("layers", layers, 1)
+    layers = integer("layers", layers, 1)
     if layers > 3:
         raise ValueError(f"layers with B_l are exact up to depth 3; got {layers}")
     t, w = (v.numpy() for v in spectrum(d, n, (3**layers - 1) // 2 + 1))

@@ -1,8 +1,8 @@
 """Exact in-context losses of linear transformers over Gaussian prompts (Ahn et al. 2023; Gatmiry et al. 2024).
 
 A prompt has x_i, x_q ~ N(0, Sigma), labels y_i = <w, x_i>, and asks <w, x_q>. Unless said otherwise w ~ N(0, Sigma^-1),
-and a layer is a step of preconditioned gradient descent with the positive sign, w_{l+1} = w_l + A_l S (w - w_l) with
-S = (1/n) sum x_i x_i' (Ahn et al. write -A_l). Then
+and a layer holds A_l in its scores x_i' A_l x (with the positive sign; Ahn et al. write -A_l), which is a step of
+gradient descent preconditioned by A_l', w_{l+1} = w_l + A_l' S (w - w_l) with S = (1/n) sum x_i x_i'. Then
 
     loss = E | prod_l (I - W G_l) |_F^2,        G_l = Sigma^1/2 A_l Sigma^1/2,     W a white Wishart matrix:
 
@@ -28,7 +28,18 @@ from torch import Tensor
 from algoformer.checks import whole
 from algoformer.theory import quadrature
 from algoformer.theory.moments import DEPTH, Wishart, white
-from algoformer.theory.numbers import Array, Number, array, covariance_matrix, eye, is_symmetric, trace, unit
+from algoformer.theory.numbers import (
+    Array,
+    Number,
+    array,
+    covariance_matrix,
+    eye,
+    integer,
+    is_symmetric,
+    matrices,
+    trace,
+    unit,
+)
 from algoformer.theory.words import table
 
 KEPT = 6  # fewer digits than this and a float64 sum is refused
@@ -75,7 +86,7 @@ def scalar_layers(a: Array, d: int, n: int) -> Number:
 
 def scalar_loops(a: Tensor | Fraction | int | float, d: int, n: int, loops: int) -> Number:
     """The loss of `loops` layers that share A = a Sigma^-1."""
-    whole("loops", loops)
+    loops = integer("loops", loops)
     return scalar_layers(a.expand(loops) if isinstance(a, Tensor) else [a] * loops, d, n)
 
 
@@ -111,7 +122,7 @@ def matrix_layers(A: Array, n: int, covariance: Array | None = None, *, symmetri
     `symmetric` promises that every A_l is: the loss is the same, found with fewer terms, and its gradient is the one
     within the symmetric matrices.
     """
-    stack = array("A", A, 3)
+    stack = matrices("A", A, 3)
     if symmetric and not is_symmetric(stack):
         raise ValueError("A must be symmetric, as promised")
     depth = len(stack)
@@ -139,8 +150,8 @@ def matrix_layers(A: Array, n: int, covariance: Array | None = None, *, symmetri
 
 def symmetric_loops(A: Array, n: int, loops: int, covariance: Array | None = None) -> Number:
     """The loss of up to eight layers that share one symmetric matrix A; its gradient is the one within those."""
-    G = array("A", A, 2)
-    _loops(loops, DEPTH, "a symmetric matrix")
+    G = matrices("A", A, 2)
+    loops = _loops(loops, DEPTH, "a symmetric matrix")
     if not is_symmetric(G):
         raise ValueError("A must be symmetric here; `matrix_loops` takes any")
     C = covariance_matrix(covariance, like=G)
@@ -155,16 +166,16 @@ def symmetric_loops(A: Array, n: int, loops: int, covariance: Array | None = Non
 
 def matrix_loops(A: Array, n: int, loops: int, covariance: Array | None = None) -> Number:
     """The loss of layers that share any matrix A: up to three of them, or any number where d = 2."""
-    G = array("A", A, 2)
+    G = matrices("A", A, 2)
     d = len(G)
-    _loops(loops, None if d == 2 else 3, "a general matrix with d > 2")
+    loops = _loops(loops, None if d == 2 else 3, "a general matrix with d > 2")
     if loops == 0:
         return symmetric_loops(eye(G), n, 0, covariance)
     if d != 2:
         return matrix_layers(G.expand(loops, d, d) if isinstance(G, Tensor) else [G] * loops, n, covariance)
     if isinstance(G, Tensor):
         return plane_layers(G.expand(loops, 2, 2), n, covariance)  # type: ignore[arg-type]
-    return _plane(G, covariance_matrix(covariance, like=G), n, loops)
+    return _plane(G, covariance_matrix(covariance, like=G), integer("n", n, 1), loops)
 
 
 def plane_layers(
@@ -205,7 +216,7 @@ def sampled(
 
 def _whitened(A: Tensor, covariance: Tensor | None, B: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """R' A_l R and R^-1 B_l R for Sigma = R R': the layers as they act on white prompts."""
-    stack: Tensor = array("A", A, 3)
+    stack: Tensor = matrices("A", A, 3)
     root = torch.linalg.cholesky(covariance_matrix(covariance, like=stack))
     return root.T @ stack @ root, None if B is None else torch.linalg.solve(root, array("B", B, 3) @ root)
 
@@ -273,10 +284,11 @@ def _less(p: list[Fraction], scale: Fraction | int) -> list[Fraction]:
     return [int(k == 0) - scale * c for k, c in enumerate(p)]
 
 
-def _loops(loops: int, most: int | None, what: str) -> None:
-    whole("loops", loops)
+def _loops(loops: int, most: int | None, what: str) -> int:
+    loops = integer("loops", loops)
     if most is not None and loops > most:
         raise ValueError(f"loops of {what} are exact up to depth {most}; got {loops}: use `sampled`")
+    return loops
 
 
 def _checked(terms: Tensor, n: int) -> Tensor:

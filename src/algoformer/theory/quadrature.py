@@ -17,6 +17,7 @@ from torch import Tensor
 
 from algoformer.checks import whole
 from algoformer.theory.moments import white
+from algoformer.theory.numbers import integer
 
 
 def recurrence(moments: Sequence[Fraction]) -> tuple[list[Fraction], list[Fraction]]:
@@ -54,7 +55,7 @@ def plane(n: int, degree: int) -> tuple[Tensor, Tensor]:
     Bartlett: n W = T T' with T = [[p, 0], [z, q]], p^2 ~ chi^2_n, q^2 ~ chi^2_{n-1} and z ~ N(0, 1) independent. A
     polynomial in W is one in p^2, q^2, z^2 and p z, and odd powers of p z have mean 0.
     """
-    whole("n", n, 1)
+    n = integer("n", n, 1)
     size = degree // 2 + 1
     p2, a = _chi_squared(n, size)
     q2, b = _chi_squared(n - 1, size)
