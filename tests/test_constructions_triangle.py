@@ -23,8 +23,8 @@ from algoformer.constructions import (
     save,
 )
 from algoformer.constructions.catalogue import CATALOGUE, LOWERINGS
-from algoformer.prompt import Prompt
-from algoformer.solvers import GradientDescent, Links, Newton, Windows
+from algoformer.prompt import Dense, Prompt
+from algoformer.solvers import Features, GradientDescent, Links, Newton, Windows
 from algoformer.tasks import Autoregression, ChainOfThought, Representation
 from algoformer.testing import laws, regression
 
@@ -169,13 +169,22 @@ def test_pairs_that_are_hidden_say_nothing_to_solver_interpreter_and_transformer
     seen = p.seen.clone()
     seen[:, [0, 3]] = False  # the first tokens carry the columns of matrices too
     p, steps = Prompt(p.x, p.y, p.queries, seen), min(c.program().steps, 5)
-    lowering, (bar, _) = next(iter(c.bars.items()))
     wanted = c.algorithm().trace(p, steps)
-    assert (Interpreter(c.program()).trace(p, steps) - wanted).abs().max() <= bar * p.y.abs().max()
-    model = c.compile(lowering)
-    model.outside = "ignore"  # fewer pairs have other spectra than all
-    with torch.no_grad():
-        assert (model.trace(p, steps) - wanted).abs().max() <= bar * p.y.abs().max()
+    bars = {lowering: bar * p.y.abs().max() for lowering, (bar, _) in c.bars.items()}
+    assert (Interpreter(c.program()).trace(p, steps) - wanted).abs().max() <= min(bars.values())
+    for lowering, bar in bars.items():
+        with torch.no_grad():
+            assert (c.compile(lowering).trace(p, steps) - wanted).abs().max() <= bar, lowering
+
+
+def test_every_prefix_of_a_dense_prompt_is_in_the_declared_range(generator):
+    network = Representation(d=3, layers=2).phi
+    program = regression_with_representation(network, eta=0.02, steps=3, examples=16, h=30.0, y=4.0)
+    p = Dense(torch.rand(1, 10, 3, generator=generator, dtype=torch.float64), torch.ones(1, 10, 1, dtype=torch.float64))
+    wanted = On(GradientDescent(eta=0.02, steps=3), Features(network)).predict(p)
+    for attention, bar in (("relu", 1e-12), ("softmax", 1e-8)):
+        with torch.no_grad():
+            assert torch.allclose(compile(program, attention).predict(p), wanted, rtol=0, atol=bar)
 
 
 def test_a_prompt_without_queries_has_no_answers():

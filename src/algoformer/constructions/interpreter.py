@@ -197,16 +197,22 @@ def in_range(program: Program, section: str, state: State, outside: Outside) -> 
 
 
 def _limits(program: Program, section: str, z: Tensor, layout: Layout) -> list[tuple[Tensor, str, float]]:
-    """What is bounded, by how much, and the value found in each prompt."""
+    """What is bounded, by how much, and the value found in each prompt.
+
+    A token of an unseen pair is held to nothing: whatever it receives, it gives to nobody.
+    """
     limits: list[tuple[Tensor, str, float]] = []
+    carrying = tuple(name for name in program.encoder.names if program.encoder.carries((name,)))
+    held = layout.seen | program.encoder.tokens(layout, carrying)
     if section == "pre":
         if program.examples is not None:
             limits.append((layout.number, "examples", program.examples))
         for name, bound in program.bounds.items():
-            size = z[..., program.stream.rows[name]].norm(dim=-1)
+            size = z[..., program.stream.rows[name]].norm(dim=-1).where(held, 0.0)
             limits.append((size.amax(1), f"|{name}|", bound))
         if (gram := program.gram) is not None:
-            v = z[:, program.encoder.tokens(layout, groups(gram.groups))][..., program.stream.rows[gram.register]]
+            counted = program.encoder.tokens(layout, groups(gram.groups)) & held
+            v = z[..., program.stream.rows[gram.register]].where(counted[..., None], 0.0)
             largest = torch.linalg.eigvalsh(v.mT @ v)[:, -1] / (layout.number.clamp(min=1) if gram.mean else 1)
             limits.append((largest, f"eigenvalues of {gram.register}'{gram.register}", gram.most))
     loops = [layer for body in program.bodies for layer in body]
@@ -214,6 +220,7 @@ def _limits(program: Program, section: str, z: Tensor, layout: Layout) -> list[t
     for i in (i for layer in layers for i in layer):
         if isinstance(i, Mac) and i.score is not None:
             scores = program.stream.of(i.query, z) @ program.stream.of(i.key, z).mT
-            size = scores.abs().where(attended(program, i, z, layout), 0.0).amax((1, 2))
+            pairs = attended(program, i, z, layout) & held[:, :, None]
+            size = scores.abs().where(pairs, 0.0).amax((1, 2))
             limits.append((size, f"<{i.key}, {i.query}>", i.score))
     return limits
