@@ -258,7 +258,7 @@ def test_every_refusal_to_lower_names_the_instruction_and_the_reason():
     with pytest.raises(Unsupported, match="softmax attention needs bounds of x, or a score"):
         compile(nothing, "softmax")
     valued = program([Mac(into=Z.e, value=Z.one, key=Z.x, query=Z.x, dump="blank", score=9.0)], read=Z.e)
-    with pytest.raises(Unsupported, match="must be 0 on blank, which is to take attention and give nothing"):
+    with pytest.raises(Unsupported, match="must be 0 on blank, which takes attention and gives nothing"):
         compile(valued, "softmax")
 
 

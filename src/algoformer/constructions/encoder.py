@@ -109,6 +109,29 @@ class Encoder:
         fills = self.filled(register)
         return frozenset(fills) if all(f == 1 and not isinstance(f, str) for f in fills.values()) else frozenset()
 
+    def everywhere(self, register: str) -> bool:
+        """Does a register hold a number on every token, whether its pair is seen or not?"""
+        return self._numbers(register) == frozenset(self.names)
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The groups that may have tokens of unseen pairs."""
+        return frozenset(g.name for g in self.groups if self.kind is Prompt and g.track == "examples")
+
+    def counts(self, name: str) -> bool:
+        """Has a group a token for each example (for each window)?"""
+        g = self[name]
+        first = max((o.start for o in self.groups if o.track == "values"), default=0)
+        return g.stop is None and (g.track, g.start) in (("examples", 0), ("values", first))
+
+    def single(self, name: str) -> bool:
+        """Is a group one token?"""
+        g = self[name]
+        return g.track in ("blank", "next") or (g.start, g.stop) == (-1, None) or g.stop == g.start + 1
+
+    def __getitem__(self, name: str) -> Group:
+        return next(g for g in self.groups if g.name == name)
+
     def _numbers(self, register: str) -> frozenset[str]:
         return frozenset(name for name, fill in self.filled(register).items() if isinstance(fill, int | float))
 
@@ -122,7 +145,7 @@ class Encoder:
         like = next(iter(next(iter(tracks.values())).fields.values()))
         b = like.shape[0]
         # What is a number on every group, or a column of a matrix, stands on every token, seen or not.
-        everywhere = {name for name in z.widths if self._numbers(name) == frozenset(self.names)}
+        everywhere = {name for name in z.widths if self.everywhere(name)}
         parts, seen, group, key = [], [], [], []
         for index, g in enumerate(self.groups):
             track = tracks[g.track]

@@ -51,6 +51,7 @@ def fuse(program: Program) -> Program:
         loop=sorted(body, key=lambda i: not i.attends),
         post=(),
         steps=program.steps + 2,
+        settled=1,
     )
 
 

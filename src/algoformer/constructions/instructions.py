@@ -20,7 +20,10 @@ Groups = str | tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """Writes a register. Where the form `block` is positive it writes nothing; `add` says that others write it too."""
+    """Writes a register. Where the form `block` is positive it writes nothing; `add` says that others write it too.
+
+    A block, and the mask of a Mac, must be 0 where it is not positive: a transformer adds a multiple of it.
+    """
 
     into: Form
     block: Form | None = None
@@ -100,8 +103,9 @@ class Mac(Instruction):
 class Copy(Instruction):
     """into_j += scale * value_i at the token i of `keys` whose key code matches the query code; 0 if none does.
 
-    Codes are complementary (`Code`), so that <key, query> is the Hamming distance. `sink` names the group that is
-    attended where nothing matches, for softmax.
+    Codes are complementary (`Code`), so that <key, query> is the Hamming distance. Each should match one token: of
+    several the values are summed, and softmax attention takes their mean. `sink` names the group that is attended
+    where nothing matches, for softmax.
     """
 
     value: Form

@@ -14,7 +14,7 @@ from algoformer.algorithm import Algorithm
 from algoformer.checks import one_of
 from algoformer.constructions.encoder import Layout
 from algoformer.constructions.instructions import Copy, Equal, Instruction, Leaky, Linear, Mac, Table, groups
-from algoformer.constructions.program import Layer, Program
+from algoformer.constructions.program import Place, Program, Support, carried, receives
 from algoformer.prompt import Chains, Dense, Prompt, Series
 
 Outside = Literal["raise", "warn", "ignore"]
@@ -74,32 +74,37 @@ class Interpreter(Machine):
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.sections = program.sections()
 
     def run(self, section: str, state: State) -> State:
         z, layout = state
-        for layer in _section(self.program, section):
-            z = execute(self.program, layer, z, layout)
+        for place in self.sections[section]:
+            z = execute(self.program, place, z, layout)
         return State(z, layout)
 
 
-def execute(program: Program, layer: Layer, z: Float[Tensor, "b s e"], layout: Layout) -> Float[Tensor, "b s e"]:
+def execute(program: Program, place: Place, z: Float[Tensor, "b s e"], layout: Layout) -> Float[Tensor, "b s e"]:
     """The stream after one layer."""
     for half in (True, False):
         now = z.clone()
-        for i in layer:
+        for i in place.layer:
             if i.attends == half:
-                now[..., program.stream.rows[i.target]] += _change(program, i, z, layout)
+                now[..., program.stream.rows[i.target]] += _change(program, i, z, layout, place.before)
         z = now
     return z
 
 
-def attended(program: Program, i: Mac | Copy, z: Float[Tensor, "b s e"], layout: Layout) -> Bool[Tensor, "b s s2"]:
-    """Which keys each query attends to: [batch, query, key]."""
+def attended(
+    program: Program, i: Mac | Copy, z: Float[Tensor, "b s e"], layout: Layout, support: Support | None = None
+) -> Bool[Tensor, "b s s2"]:
+    """Which keys each query attends to, [batch, query, key]; groups without a query, by their support, to none."""
     encoder, of = program.encoder, program.stream.of
     keys = encoder.tokens(layout, groups(i.keys)).expand_as(layout.seen)
-    if isinstance(i, Copy) or i.match is not None or program.causal or not encoder.carries(groups(i.keys)):
+    if not carried(program, i):
         keys = keys & layout.seen
-    queries = encoder.tokens(layout, encoder.names if i.queries is None else groups(i.queries)).expand(keys.shape)
+    wanted = encoder.names if i.queries is None else groups(i.queries)
+    asking = wanted if support is None else tuple(receives(program, i, support))
+    queries = encoder.tokens(layout, asking).expand(keys.shape)
     if i.block is not None:
         queries = queries & (of(i.block, z)[..., 0] <= 0)
     if isinstance(i, Mac) and i.mask is not None:
@@ -149,17 +154,11 @@ def _folds(program: Program, p: Any) -> tuple[int, int]:
     return (p.queries.shape[1] if one else 1), (k if program.labels == 1 else 1)
 
 
-def _section(program: Program, section: str) -> tuple[Layer, ...]:
-    if section in ("pre", "post"):
-        return getattr(program, section)  # type: ignore[no-any-return]
-    return program.bodies[int(section)]
-
-
-def _change(program: Program, i: Instruction, z: Tensor, layout: Layout) -> Tensor:
+def _change(program: Program, i: Instruction, z: Tensor, layout: Layout, support: Support) -> Tensor:
     """What an instruction adds to its register."""
     of = program.stream.of
     if isinstance(i, Mac | Copy):
-        pairs = attended(program, i, z, layout)
+        pairs = attended(program, i, z, layout, support)
         value = i.scale * of(i.value, z)
         if isinstance(i, Copy):
             return pairs.to(z) @ value
@@ -184,7 +183,11 @@ def _change(program: Program, i: Instruction, z: Tensor, layout: Layout) -> Tens
 
 
 def in_range(program: Program, section: str, state: State, outside: Outside) -> None:
-    """Hold a state to the range the program declares: bounds and spectrum after pre, scores of the given section."""
+    """Hold a state to the range the program declares.
+
+    After "pre" bounds, spectrum and the scores of the loop; after a pass of the "loop" the bounds that its scores rest
+    on; before "post" the scores of loop and post.
+    """
     one_of("outside", outside, ("raise", "warn", "ignore"))
     if outside == "ignore" or not state.stream[..., 0].numel():
         return
@@ -204,20 +207,24 @@ def _limits(program: Program, section: str, z: Tensor, layout: Layout) -> list[t
     limits: list[tuple[Tensor, str, float]] = []
     carrying = tuple(name for name in program.encoder.names if program.encoder.carries((name,)))
     held = layout.seen | program.encoder.tokens(layout, carrying)
+    loops = [i for body in program.bodies for layer in body for i in layer]
+    later = [*loops, *(i for layer in program.post for i in layer)]
+    asked = [f for i in later if isinstance(i, Mac) and i.score is None for f in (i.key, i.query)]
+    moved = {i.target for i in loops} & {name for form in asked for name in form.parts}
+    if section != "post":
+        for name, bound in program.bounds.items():
+            if section == "pre" or name in moved:
+                size = z[..., program.stream.rows[name]].norm(dim=-1).where(held, 0.0)
+                limits.append((size.amax(1), f"|{name}|", bound))
     if section == "pre":
         if program.examples is not None:
             limits.append((layout.number, "examples", program.examples))
-        for name, bound in program.bounds.items():
-            size = z[..., program.stream.rows[name]].norm(dim=-1).where(held, 0.0)
-            limits.append((size.amax(1), f"|{name}|", bound))
         if (gram := program.gram) is not None:
             counted = program.encoder.tokens(layout, groups(gram.groups)) & held
             v = z[..., program.stream.rows[gram.register]].where(counted[..., None], 0.0)
             largest = torch.linalg.eigvalsh(v.mT @ v)[:, -1] / (layout.number.clamp(min=1) if gram.mean else 1)
             limits.append((largest, f"eigenvalues of {gram.register}'{gram.register}", gram.most))
-    loops = [layer for body in program.bodies for layer in body]
-    layers = [*loops, *(program.post if section == "post" else ())]
-    for i in (i for layer in layers for i in layer):
+    for i in {"pre": loops, "loop": [], "post": later}[section]:
         if isinstance(i, Mac) and i.score is not None:
             scores = program.stream.of(i.query, z) @ program.stream.of(i.key, z).mT
             pairs = attended(program, i, z, layout) & held[:, :, None]

@@ -21,7 +21,7 @@ from algoformer.constructions.budget import Scales, scales
 from algoformer.constructions.encoder import Layout, LogCount
 from algoformer.constructions.instructions import Copy, Equal, Instruction, Leaky, Linear, Mac, Table, groups
 from algoformer.constructions.interpreter import Interpreter, Machine, Outside, State, in_range
-from algoformer.constructions.program import Place, Program, Support, nonzero
+from algoformer.constructions.program import Place, Program, Support, carried, nonzero, receives
 from algoformer.constructions.stream import Form
 from algoformer.constructions.tables import hinges
 
@@ -185,7 +185,13 @@ class Compiled(nn.Module, Machine):
         if v.dtype != self.dtype:
             raise ValueError(f"the prompt must be {self.dtype} as the weights are; got {v.dtype}")
         state = super().init(p)
-        in_range(self.program, "pre", state, self.outside)
+        if not self.program.settled:
+            in_range(self.program, "pre", state, self.outside)
+        return state
+
+    def step(self, p: Any, s: State, t: int) -> State:
+        state = super().step(p, s, t)
+        in_range(self.program, "pre" if t + 1 == self.program.settled else "loop", state, self.outside)
         return state
 
     def read(self, p: Any, s: State) -> Float[Tensor, "b o k"]:
@@ -236,23 +242,23 @@ class _Lowering:
     def block(self, place: Place) -> Block:
         attending = [i for i in place.layer if isinstance(i, Mac | Copy)]
         z = self.program.stream
-        parts, keyed, means, carried = [], [], [], []
+        parts, keyed, means, shown = [], [], [], []
         for same in _shared(attending):
             value = torch.zeros(z.width, z.width, dtype=torch.float64)
             for i in same:
                 value[z.rows[i.target]] += z.matrix(i.scale * i.value)
-            for key, query, factor in self.head(same, place.before):
+            for key, query, factor in self.head(same, place):
                 parts.append((key, query, factor * value))
                 keyed.append([name in groups(same[0].keys) for name in self.program.encoder.names])
                 means.append(isinstance(same[0], Mac) and same[0].mean and self.attention != "softmax")
-                carried.append(self.program.encoder.carries(groups(same[0].keys)))
+                shown.append(carried(self.program, same[0]))
         rows = max((k.shape[0] for k, _, _ in parts), default=0)
 
         def stack(matrices: list[Tensor], shape: tuple[int, ...]) -> Tensor:
             padded = [nn.functional.pad(m, (0, 0, 0, shape[0] - m.shape[0])) for m in matrices]
             return torch.stack(padded).to(self.dtype) if padded else torch.zeros(0, *shape, dtype=self.dtype)
 
-        up, bias, down = self.feedforward([i for i in place.layer if not i.attends])
+        up, bias, down = self.feedforward(place)
         weights = {
             "key": stack([k for k, _, _ in parts], (rows, z.width)),
             "query": stack([q for _, q, _ in parts], (rows, z.width)),
@@ -263,30 +269,37 @@ class _Lowering:
             "down_bias": torch.zeros(z.width, dtype=self.dtype),
             "keyed": torch.tensor(keyed, dtype=self.dtype).reshape(len(parts), len(self.program.encoder.names)),
             "mean": torch.tensor(means, dtype=torch.bool),
-            "carried": torch.tensor(carried, dtype=torch.bool),
+            "carried": torch.tensor(shown, dtype=torch.bool),
         }
         structural = self.attention == "linear" and self.masked
         return Block(self.attention, weights, causal=self.program.causal, structural=structural)
 
-    def head(self, same: list[Mac | Copy], support: Support) -> list[tuple[Tensor, Tensor, float]]:
+    def head(self, same: list[Mac | Copy], place: Place) -> list[tuple[Tensor, Tensor, float]]:
         """Key rows, query rows and the factor of the values, a head each, of instructions that address alike."""
-        i = same[0]
-        valued = frozenset().union(*(nonzero(j.value, support) for j in same))
+        i, support = same[0], place.before
+        valued, empty = (frozenset().union(*(nonzero(j.value, s) for j in same)) for s in (support, place.unseen))
+        self._hold_sign(i, support, place.unseen)
         if self.attention == "linear":
             self._hold_linear(i, valued, support)
             return [self._rows([(i.key, i.query)], 1.0)]
-        pairs = self._masks(i, valued)
+        if isinstance(i, Mac) and i.mean and self.program.causal and (i.mask is not None or i.match is not None):
+            raise Unsupported(f"{i}: a causal mean is over all keys in sight; it cannot have a mask or a match")
+        dump = i.sink if isinstance(i, Copy) else i.dump
+        if self.attention == "softmax" and dump is None:
+            raise Unsupported(f"{i}: softmax attention needs a {'sink' if isinstance(i, Copy) else 'dump'}")
+        pairs = self._masks(i, valued, empty, place)
         if self.attention == "relu":
             silent = [(self.one(i), -_FAR * form) for form in self.silent(i, support)]
             if isinstance(i, Copy):
                 return [self._rows([(self.one(i), self.one(i)), (-i.key, i.query), *pairs, *silent], 1.0)]
             return [self._rows([(i.key, sign * i.query), *pairs, *silent], sign) for sign in (1.0, -1.0)]
-        dump = i.sink if isinstance(i, Copy) else i.dump
-        if dump is None:
-            raise Unsupported(f"{i}: softmax attention needs a {'sink' if isinstance(i, Copy) else 'dump'}")
+        dump = str(dump)
         self._hold_dump(i, dump, valued, support)
         one, mark = self.one(i), self.indicator((dump,), i)
-        pairs += [(_FAR * self._rest(mark, i, valued, support), form) for form in self.silent(i, support)]
+        # What queries that receive nothing attend to: the dump, or in a causal layer a blank, which all can see.
+        hid = self.program.causal and dump not in self._blanks()
+        rest = self.indicator((self._blank(i, valued, support),), i) if hid else mark
+        pairs += [(_FAR * rest, form) for form in self.silent(i, support)]
         if isinstance(i, Copy):
             return [self._rows([(i.key, -_FAR * i.query), (-_SINK[self.dtype] * mark, one), *pairs], 1.0)]
         s, log_count = self.scales(i), self._log_count(i, dump)
@@ -319,12 +332,19 @@ class _Lowering:
 
     def mass(self, i: Mac) -> float | None:
         """The largest sum (mean) of |value| over the keys: as declared, or from the declared bounds."""
-        size, many = self.size(i.value), 1 if i.mean else self.program.examples
+        size, many = self.size(i.value), self.number(i)
         return i.mass if i.mass is not None else None if size is None or many is None else many * size
+
+    def number(self, i: Mac) -> int | None:
+        """The most keys of a sum, or of a mean for each example; None where the declared range does not tell."""
+        encoder, keys = self.program.encoder, groups(i.keys)
+        told = all(encoder[k].track == "examples" or encoder.counts(k) or encoder.single(k) for k in keys)
+        many = 1 if i.mean else self.program.examples
+        return len(keys) * many if told and many is not None else None
 
     def bound(self, i: Mac, dtype: torch.dtype) -> float | None:
         """The a-priori bound of the error of a softmax multiply-accumulate that is run in this dtype."""
-        mass, many = self.mass(i), 1 if i.mean else self.program.examples
+        mass, many = self.mass(i), self.number(i)
         run = replace(self.scales(i), dtype=dtype)
         return None if mass is None or many is None else abs(i.scale) * run.bound(mass, many)
 
@@ -361,33 +381,66 @@ class _Lowering:
             )
         return [f for f in (form, i.block) if f is not None and f.parts]
 
-    def _masks(self, i: Mac | Copy, valued: frozenset[str]) -> list[tuple[Form, Form]]:
-        """Pairs (key form, query form) that sink the score of every token that is no key."""
+    def _masks(
+        self, i: Mac | Copy, valued: frozenset[str], empty: frozenset[str], place: Place
+    ) -> list[tuple[Form, Form]]:
+        """Pairs (key form, query form) that sink the score of every token that is no key.
+
+        Values are on the groups `valued`, and on the tokens of unseen pairs of the groups `empty`.
+        """
         keys = frozenset(groups(i.keys))
         if isinstance(i, Copy):  # also the tokens of unseen pairs: an empty code matches everything
-            left = groups(i.keys) if self.attention == "relu" else (*groups(i.keys), i.sink or "")
+            left = groups(i.keys) if self.attention == "relu" else (*groups(i.keys), str(i.sink))
             return [(-_FAR * (self.one(i) - self.indicator(left, i)), self.one(i))]
         softmax = self.attention == "softmax"
-        kept = keys | {i.dump or ""} if softmax else keys
-        free, others = frozenset(self.program.encoder.names) - kept, self._others(kept)
-        form = others if others is not None and not softmax else self._cover(free & valued, free)
+        kept = keys | {str(i.dump)} if softmax else keys
+        free, others = frozenset(self.program.encoder.names) - kept, self._others(kept, i)
+        if others is None:
+            wrong = empty - (kept if carried(self.program, i) else frozenset())
+            if wrong := wrong if softmax else wrong & nonzero(i.key, place.unseen):
+                raise Unsupported(
+                    f"{i}: needs registers that hold 1 on each of {' and '.join(sorted(kept))} alone: "
+                    f"the program writes to tokens of {' and '.join(sorted(wrong))} whose pair is unseen"
+                )
+        alone = softmax and empty and i.dump in self.program.encoder.hidden  # nothing seen: no dump, only empty tokens
+        rest = self._blank(i, valued, place.before) if alone else None
+        form = others if others is not None and not softmax else self._cover(free & valued, free - {rest or ""})
         if form is None:
             missing = " and ".join(sorted(free & valued))
             raise Unsupported(f"{i}: needs registers that hold 1 on {missing}, which are no keys")
         sunk = -_FAR * form
         if softmax and others is not None:  # empty tokens: not as far, so that they are left where there is no key
             sunk -= _SINK[self.dtype] * others
+        if rest is not None:  # a blank before them where they hold values
+            sunk += _SINK[self.dtype] / 2 * self.indicator((rest,), i)
         masks = [sunk] if sunk.parts else []
         masks += [-_FAR * i.mask] if i.mask is not None else []
         pairs = [(mask, self.one(i)) for mask in masks]
         return [*pairs, *([(i.match[0], -_FAR * i.match[1])] if i.match is not None else [])]
 
-    def _others(self, kept: frozenset[str]) -> Form | None:
+    def _others(self, kept: frozenset[str], i: Mac) -> Form | None:
         """1 on every token but those of the named groups whose pair is seen; None where registers do not tell."""
         one, held = self._one(), self._cover(kept, kept, disjoint=True)
-        if one is None or held is None or self.program.encoder.carries(tuple(kept)):
-            return None
-        return one - held
+        return None if one is None or held is None or carried(self.program, i) else one - held
+
+    def _blanks(self) -> set[str]:
+        """Tokens that every token sees."""
+        encoder = self.program.encoder
+        first = len(encoder.groups) if encoder.interleaved or not self.program.causal else 1
+        return {g.name for g in encoder.groups[:first] if g.track == "blank"}
+
+    def _codes(self, i: Mac | Copy) -> list[Form]:
+        """What decides on the key side whether a token is attended."""
+        codes = [i.mask, i.match and i.match[0]] if isinstance(i, Mac) else []
+        return [form for form in (i.key, *codes) if form is not None]
+
+    def _blank(self, i: Mac | Copy, valued: frozenset[str], support: Support) -> str:
+        """A token that is always there and holds neither key nor value."""
+        free = self._blanks().difference(valued, *(nonzero(form, support) for form in self._codes(i)))
+        if not free:
+            why = "those that must not receive" if self.program.causal else "prompts of which nothing is seen"
+            raise Unsupported(f"{i}: needs a blank token without key and value, for {why}")
+        return sorted(free)[0]
 
     def _hold_linear(self, i: Mac | Copy, valued: frozenset[str], support: Support) -> None:
         if isinstance(i, Copy):
@@ -415,53 +468,99 @@ class _Lowering:
         return [n for n in names if self.program.encoder.constant(n)]
 
     def _cover(self, must: frozenset[str], may: frozenset[str], *, disjoint: bool = False) -> Form | None:
-        """A sum of constants that is positive on `must` and 0 outside `may`; None if there is none."""
-        form, left = Form(1, {}), set(must)
-        constants = sorted(self._constants(), key=lambda n: -len(self.program.encoder.constant(n)))
+        """A sum of constants that is positive on `must` and 0 outside `may`; None if there is none.
+
+        With `disjoint` it is 1 on `must`, and 0 on the tokens of unseen pairs.
+        """
+        form, left, encoder = Form(1, {}), set(must), self.program.encoder
+        constants = sorted(self._constants(), key=lambda n: -len(encoder.constant(n)))
         for name in constants:
-            held = self.program.encoder.constant(name)
+            held = encoder.constant(name)
+            if disjoint and encoder.hidden and encoder.everywhere(name):
+                continue
             if held <= may and held & left and not (disjoint and not held <= left):
                 form, left = form + getattr(self.program.stream, name), left - held
         return form if not left else None
 
     def _hold_dump(self, i: Mac | Copy, dump: str, valued: frozenset[str], support: Support) -> None:
         """The dump must be invisible but for its score, and as many as the mean needs."""
-        codes = [i.key, *([i.match[0]] if isinstance(i, Mac) and i.match is not None else [])]
-        if dump in valued.union(*(nonzero(form, support) for form in codes)):
-            raise Unsupported(f"{i}: key and value must be 0 on {dump}, which is to take attention and give nothing")
+        if dump in valued.union(*(nonzero(form, support) for form in self._codes(i))):
+            raise Unsupported(f"{i}: key, value and mask must be 0 on {dump}, which takes attention and gives nothing")
+        encoder, keys = self.program.encoder, groups(i.keys)
         if isinstance(i, Copy):
+            if dump in encoder.hidden or (self.program.causal and dump not in self._blanks()):
+                raise Unsupported(f"{i}: a sink must be in sight of all tokens, whatever is seen; {dump} may not be")
+            if (bare := frozenset(keys) - nonzero(i.key, support)) and not (len(keys) == 1 and encoder.single(keys[0])):
+                raise Unsupported(f"{i}: all of {' and '.join(sorted(bare))} match, and a softmax takes their mean")
             return
-        track = {g.name: g.track for g in self.program.encoder.groups}
-        keys = {track[name] for name in groups(i.keys)}
-        if i.mean and self._log_count(i, dump) is None and keys != {track[dump]}:
-            raise Unsupported(f"{i}: a mean needs as many {dump} as keys, or the logarithm of their number")
-        if not i.mean and track[dump] != "blank":
-            raise Unsupported(f"{i}: a sum needs a dump of one token; {dump} has one for each of {track[dump]}")
+        if self.program.causal:
+            self._hold_sight(i, dump, receives(self.program, i, support))
+        elif i.mean and self._log_count(i, dump) is None and not encoder.counts(dump):
+            raise Unsupported(f"{i}: a mean needs as many {dump} as examples, or the logarithm of their number")
+        elif i.mean and dump in encoder.hidden and (more := frozenset(keys) - encoder.hidden):
+            raise Unsupported(f"{i}: {' and '.join(sorted(more))} are keys also where no {dump} are seen")
+        elif not i.mean and encoder[dump].track != "blank":
+            track = encoder[dump].track
+            raise Unsupported(f"{i}: a sum needs a dump of one token; {dump} has one for each of {track}")
 
-    def _rest(self, mark: Form, i: Mac | Copy, valued: frozenset[str], support: Support) -> Form:
-        """What queries that receive nothing attend to: the dump; in a causal layer a blank, which all can see."""
-        if not self.program.causal:
-            return mark
-        blanks = {g.name for g in self.program.encoder.groups if g.track == "blank"}
-        free = blanks - valued - nonzero(i.key, support)
-        if not free:
-            raise Unsupported(f"{i}: a causal layer needs a blank first token for those that must not receive")
-        return self.indicator((sorted(free)[0],), i)
+    def _hold_sight(self, i: Mac, dump: str, receiving: frozenset[str]) -> None:
+        """Every query of a causal layer must see one dump, for a mean as many as keys, whatever pairs are seen."""
+        encoder = self.program.encoder
+        long = 3 + max(abs(end) for g in encoder.groups for end in (g.start, g.stop or 0))
+        tokens = [
+            (at - (g.track == "blank"), at, g)
+            for g in encoder.groups
+            for at in range(1 if g.track in ("blank", "next") else long)[g.start : g.stop]
+        ]
+        if encoder.interleaved:
+            tokens.sort(key=lambda token: token[0])
+        alike = {encoder[name].track for name in groups(i.keys)} == {encoder[dump].track}
+        for j in (j for j, (_, _, g) in enumerate(tokens) if g.name in receiving):
+            keys, dumps = (
+                sorted(at for _, at, g in tokens[: j + 1] if g.name in names) for names in (groups(i.keys), (dump,))
+            )
+            if i.mean and not (alike and (keys == dumps if encoder.hidden else len(keys) == len(dumps))):
+                raise Unsupported(f"{i}: a causal mean needs as many {dump} as keys in sight of every query")
+            if not i.mean and not (encoder[dump].track == "blank" and dumps):
+                raise Unsupported(f"{i}: a causal sum needs a dump of one token that every query sees; got {dump}")
+
+    def _hold_sign(self, i: Instruction, support: Support, unseen: Support) -> None:
+        """A mask or a block must not be negative, as far as numbers that nothing writes tell."""
+        encoder, written = self.program.encoder, {j.target for j in self.program.instructions}
+        for form, what in i.reads():
+            if what not in ("mask", "block"):
+                continue
+            signs = [bool((m < 0).any()) for m in form.parts.values() if m.any()]
+            if any(signs) and (all(signs) or not i.attends):  # in a neuron a sum that cancels swallows the value
+                must = "be 0 or positive" if i.attends else "have no negative coefficients"
+                raise Unsupported(f"{i}: {what} must {must}; got {form}")
+            tokens = dict.fromkeys(encoder.names, support) | {f"unseen {g}": unseen for g in encoder.hidden}
+            for where, reached in tokens.items():
+                group = where.removeprefix("unseen ")
+                read = [name for name in form.parts if group in reached[name]]
+                fills = [encoder.filled(name).get(group) for name in read]
+                numbers = [float(v) for v in fills if isinstance(v, int | float)]
+                told = not written & set(read) and len(numbers) == len(read)
+                if told and sum(float(form.parts[n]) * v for n, v in zip(read, numbers, strict=True)) < 0:
+                    raise Unsupported(f"{i}: {what} must be 0 or positive; {form} is negative on {where}")
 
     def _log_count(self, i: Mac, dump: str) -> Form | None:
-        if not i.mean:
+        """The register that holds log n on a dump of one token, for a mean that divides by n."""
+        written = {j.target for j in self.program.instructions}
+        if not i.mean or self.program.causal or self.program.encoder[dump].track != "blank":
             return None
-        for name in self.program.stream.widths:
+        for name in self.program.stream.widths.keys() - written:
             fills = self.program.encoder.filled(name)
             if set(fills) == {dump} and isinstance(fills[dump], LogCount):
                 return getattr(self.program.stream, name)  # type: ignore[no-any-return]
         return None
 
-    def feedforward(self, instructions: list[Instruction]) -> tuple[Tensor, Tensor, Tensor]:
+    def feedforward(self, place: Place) -> tuple[Tensor, Tensor, Tensor]:
         """W_1, b_1 and W_2 of the token-wise half."""
         z = self.program.stream
         ups, biases, downs = ([torch.zeros(s, dtype=torch.float64)] for s in ((0, z.width), (0,), (z.width, 0)))
-        for i in instructions:
+        for i in (i for i in place.layer if not i.attends):
+            self._hold_sign(i, place.between, place.unseen)
             for up, bias, out in self._neurons(i):
                 down = torch.zeros(z.width, up.shape[0], dtype=torch.float64)
                 down[z.rows[i.target]] = out

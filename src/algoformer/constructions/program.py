@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from algoformer.checks import whole
-from algoformer.constructions.encoder import Encoder
+from algoformer.constructions.encoder import Encoder, Spread, Unit
 from algoformer.constructions.instructions import Copy, Equal, Groups, Instruction, Mac, Table, groups
 from algoformer.constructions.stream import Form, Stream
 
@@ -28,13 +28,28 @@ class Gram:
     mean: bool = True
 
 
+class Reach(NamedTuple):
+    """What may be nonzero on tokens, and on those of unseen pairs."""
+
+    seen: Support
+    unseen: Support
+
+    def union(self, other: Reach) -> Reach:
+        """What may be nonzero in one or the other."""
+        return Reach(*({r: one[r] | two[r] for r in one} for one, two in zip(self, other, strict=True)))
+
+
 class Place(NamedTuple):
-    """A layer of a program, where it stands, and what may be nonzero before its first and its second half."""
+    """A layer of a program, where it stands, and what may be nonzero before its first and its second half.
+
+    `unseen` is the same before the layer on the tokens of unseen pairs, by their groups.
+    """
 
     section: str
     layer: Layer
     before: Support
     between: Support
+    unseen: Support
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +61,7 @@ class Program:
     tokens of the groups `at` (with `first`, at the first of them). It answers `answers` queries at once (None: any
     number) and `labels` labels; what else a prompt asks is folded into the batch. The range of prompts that one set of
     weights serves is declared: at most `examples` pairs (windows, chains), the largest norm of registers after pre
-    (`bounds`), a spectrum (`gram`).
+    (`bounds`), a spectrum (`gram`); a program whose loop does what pre would do declares them after `settled` passes.
     """
 
     name: str
@@ -66,9 +81,11 @@ class Program:
     examples: int | None = None
     bounds: Mapping[str, float] = field(default_factory=dict)
     gram: Gram | None = None
+    settled: int = 0
 
     def __post_init__(self) -> None:
         whole("steps", self.steps)
+        whole("settled", self.settled)
         for section in ("pre", "loop", "post"):
             object.__setattr__(self, section, _layers(getattr(self, section)))
         if self.passes is not None:
@@ -105,22 +122,34 @@ class Program:
                 after = now
                 for layer in self.loop:
                     after = _after(self, layer, after)
-                grown = {r: now[r] | after[r] for r in now}
-                if grown == now:
+                if now.union(after) == now:
                     break
-                now = grown
-        entry = now
+                now = now.union(after)
+        reached = now  # post may follow any number of passes, also none
         for body in self.bodies:
             for layer in body:
                 now = yield from _visit(self, "loop", layer, now)
-        if self.passes is None:  # post may follow any number of passes, also none
-            now = {r: now[r] | entry[r] for r in now}
+            reached = reached.union(now)
         for layer in self.post:
-            now = yield from _visit(self, "post", layer, now)
+            reached = yield from _visit(self, "post", layer, reached)
 
-    def supports(self) -> Support:
+    def sections(self) -> dict[str, list[Place]]:
+        """The places of pre, of each step (of all steps of a loop: "0"), and of post."""
+        found, bodies = self.places(), enumerate(self.bodies)
+        layers = {"pre": self.pre, **{str(t): body for t, body in bodies}, "post": self.post}
+        return {name: [next(found) for _ in body] for name, body in layers.items()}
+
+    def supports(self) -> Reach:
         """The groups on which the encoder fills each register."""
-        return {name: frozenset(self.encoder.filled(name)) for name in self.stream.widths}
+        filled = {name: self.encoder.filled(name) for name in self.stream.widths}
+        seen = {name: frozenset(fills) for name, fills in filled.items()}
+        kept = {
+            name: frozenset(
+                g for g, f in fills.items() if isinstance(f, Unit | Spread) or self.encoder.everywhere(name)
+            )
+            for name, fills in filled.items()
+        }
+        return Reach(seen, {name: groups & self.encoder.hidden for name, groups in kept.items()})
 
     def _hold(self) -> None:
         z, known = self.stream, set(self.encoder.names)
@@ -182,28 +211,41 @@ def receives(program: Program, i: Mac | Copy, support: Support) -> frozenset[str
     return wanted & nonzero(i.query, support)
 
 
+def carried(program: Program, i: Mac | Copy) -> bool:
+    """Are tokens of unseen pairs keys as well, for the columns of matrices they hold?"""
+    plain = isinstance(i, Mac) and i.match is None and not program.causal
+    return plain and program.encoder.carries(groups(i.keys))
+
+
 def nonzero(form: Form, support: Support) -> frozenset[str]:
     """The groups on which a form may be other than 0."""
     return frozenset().union(*(support[name] for name, m in form.parts.items() if bool(m.any())))
 
 
-def _visit(program: Program, section: str, layer: Layer, now: Support) -> Generator[Place, None, Support]:
+def _visit(program: Program, section: str, layer: Layer, now: Reach) -> Generator[Place, None, Reach]:
     between = _after(program, tuple(i for i in layer if i.attends), now)
-    yield Place(section, layer, now, between)
+    yield Place(section, layer, now.seen, between.seen, now.unseen)
     return _after(program, layer, now)
 
 
-def _after(program: Program, layer: Layer, before: Support) -> Support:
-    now = dict(before)
+def _after(program: Program, layer: Layer, before: Reach) -> Reach:
+    return Reach(*(_written(program, layer, support, before) for support in before))
+
+
+def _written(program: Program, layer: Layer, support: Support, before: Reach) -> Support:
+    now = dict(support)
     for i in layer:
-        if isinstance(i, Mac | Copy):
-            now[i.target] = now[i.target] | (receives(program, i, before) if nonzero(i.value, before) else frozenset())
+        if isinstance(i, Mac | Copy) and nonzero(i.value, before.seen):
+            asking = receives(program, i, support)
+            if support is before.unseen and isinstance(i, Copy):  # an empty code matches everything
+                asking = receives(program, i, before.seen) & program.encoder.hidden
+            now[i.target] = now[i.target] | asking
     middle = dict(now)
     for i in layer:
         if i.attends:
             continue
         if isinstance(i, Table):
-            new = frozenset(program.encoder.names)
+            new = frozenset(program.encoder.names) if support is before.seen else program.encoder.hidden
         elif isinstance(i, Equal):
             new = nonzero(i.left, middle) & nonzero(i.right, middle)
         else:

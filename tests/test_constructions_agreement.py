@@ -1,0 +1,298 @@
+"""The interpreter is every lowering that compiles, whatever is seen; what a lowering cannot do it refuses."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from algoformer.constructions import (
+    Clear,
+    Code,
+    Copy,
+    Encoder,
+    Equal,
+    Gate,
+    Group,
+    Interpreter,
+    Leaky,
+    Linear,
+    LogCount,
+    Mac,
+    Program,
+    Stream,
+    Unit,
+    Unsupported,
+    compile,
+    fuse,
+    regression_with_representation,
+)
+from algoformer.prompt import Dense, Prompt
+from algoformer.tasks import Representation
+
+Z = Stream(x=2, y=2, v=2, o=2, s=1, one=1, example=1, label=1, query=1, blank=1, k=4, q=4, log_n=1)
+MARKS = {"examples": "example", "labels": "label", "queries": "query", "blank": "blank"}
+
+
+def encoder(*, start=0, missing=None, coded="labels"):
+    fills = {
+        "examples": {"x": "x", "q": Code(2)},
+        "labels": {"y": "y"},
+        "queries": {"x": "x", "y": "x", "v": "x", "o": "x", "s": 0, "q": Code(2)},
+        "blank": {"log_n": LogCount()},
+    }
+    fills[coded]["k"] = Code(2, key=True)
+    track = {"labels": "examples"}
+    return Encoder(
+        tuple(
+            Group(name, track.get(name, name), {**fills[name], **{m: 1 for m in (mark, "one") if (name, m) != missing}},
+                  start if name == "labels" else 0)
+            for name, mark in MARKS.items()
+        )
+    )  # fmt: skip
+
+
+def program(*, tokens=None, **sections):
+    kept = {"name": "a program", "stream": Z, "encoder": tokens or encoder(), "read": Z.o, "at": "queries", "labels": 2}
+    return Program(**kept | {"steps": 0} | sections)
+
+
+def mac(**options):
+    kept = {"into": Z.o, "value": Z.x, "key": Z.x, "query": Z.x, "dump": "blank", "score": 9.0}
+    return Mac(**kept | options)
+
+
+def prompt(seen, m=2, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    x, y, queries = (2 * torch.rand(1, n, 2, generator=g, dtype=torch.float64) - 1 for n in (len(seen), len(seen), m))
+    return Prompt(x, y, queries, torch.tensor([seen], dtype=torch.bool))
+
+
+def differs(p, q, attention):
+    """The largest distance between a lowering and the interpreter at any step, in units of the largest answer."""
+    wanted = Interpreter(p).trace(q)
+    with torch.no_grad():
+        got = compile(p, attention, outside="ignore").trace(q)
+    return float((got - wanted).abs().max() / wanted.abs().max().clamp(min=1))
+
+
+def form(width):
+    names = {2: ["x", "y", "v", "o"], 1: ["s", "one", "example", "label", "query", "blank"]}[width]
+    terms = st.tuples(st.sampled_from([1.0, -1.0, 0.5]), st.sampled_from(names)).map(lambda t: t[0] * getattr(Z, t[1]))
+    return st.lists(terms, min_size=1, max_size=2).map(lambda both: sum(both[1:], both[0]))
+
+
+NAMES = st.sampled_from(list(MARKS))
+SOME = st.sets(NAMES, min_size=1, max_size=3).map(lambda names: tuple(sorted(names)))
+INTO = st.sampled_from([Z.v, Z.o, Z.y])
+
+
+@st.composite
+def instructions(draw):
+    block = draw(st.none() | st.none() | form(1))
+    kept = {"into": draw(INTO), "value": draw(form(2)), "add": True, "block": block}
+    kind = draw(st.sampled_from(["mac", "mac", "mac", "copy", "linear", "leaky", "equal"]))
+    if kind == "mac":
+        width = draw(st.sampled_from([1, 2]))
+        return Mac(
+            **kept, key=draw(form(width)), query=draw(form(width)), keys=draw(SOME), queries=draw(st.none() | SOME),
+            mean=draw(st.booleans()), mask=draw(st.none() | form(1)), dump=draw(NAMES), score=40.0, scale=0.5,
+            match=draw(st.none() | st.none() | st.just((Z.k, Z.q))),
+        )  # fmt: skip
+    if kind == "copy":
+        return Copy(**kept, key=Z.k, query=Z.q, keys=draw(SOME), queries=draw(st.none() | SOME), sink=draw(NAMES))
+    if kind == "linear":
+        return Linear(**kept)
+    if kind == "leaky":
+        return Leaky(**kept, slope=0.3)
+    return Equal(into=Z.s, left=draw(st.sampled_from([Z.one, Z.query])), right=Z.one, add=True)
+
+
+LAYER = st.lists(instructions(), min_size=1, max_size=2).map(lambda half: sorted(half, key=lambda i: not i.attends))
+LAYERS = st.lists(LAYER, max_size=1)
+
+
+@st.composite
+def programs(draw):
+    tokens = encoder(
+        start=draw(st.sampled_from([0, 0, 1])),
+        missing=draw(st.sampled_from([None, None, ("blank", "one"), ("labels", "one")])),
+        coded=draw(st.sampled_from(["labels", "queries"])),
+    )
+    loop = {"loop": draw(LAYERS)} if draw(st.booleans()) else {"passes": [draw(LAYERS), draw(LAYERS)]}
+    return program(tokens=tokens, pre=draw(LAYERS), post=draw(LAYERS), steps=2, **loop)
+
+
+@given(programs(), st.lists(st.booleans(), max_size=3), st.integers(1, 2))
+@settings(max_examples=150, deadline=None)
+def test_a_program_means_the_same_to_every_lowering_that_takes_it(p, seen, m):
+    for attention, bar in (("linear", 1e-11), ("relu", 1e-11), ("softmax", 1e-5)):
+        try:
+            compile(p, attention)
+        except Unsupported:
+            continue
+        assert differs(p, prompt(seen, m), attention) <= bar, attention
+
+
+SEEN = [[1, 1, 1], [1, 0, 0], [0, 0, 0], []]
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_tokens_of_unseen_pairs_are_no_keys_beside_other_groups(seen):
+    write = Linear(into=Z.v, value=Z.x.through(torch.zeros(2, 2)) + Z.one.through(torch.ones(2, 1)))
+    both = program(pre=[[write], [mac(value=Z.v, key=Z.v, query=Z.x, keys=("examples", "queries"))]])
+    assert differs(both, prompt(seen), "relu") <= 1e-12
+    columns = Encoder((
+        Group("examples", "examples", {"x": "x", "v": Unit(2), "one": 1, "example": 1, "k": Code(2, key=True)}),
+        Group("queries", "queries", {"x": "x", "o": "x", "one": 1, "query": 1, "q": Code(2)}),
+    ))  # fmt: skip
+    if len(seen) >= 2:
+        matched = mac(value=Z.v, key=Z.one, query=Z.one, match=(Z.k, Z.q), queries="queries", dump=None)
+        assert differs(program(tokens=columns, pre=[matched]), prompt(seen), "relu") <= 1e-12
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_a_mean_of_nothing_is_nothing_though_empty_tokens_hold_values(seen):
+    move = Copy(into=Z.v, value=Z.x, key=Z.k, query=Z.q, keys="queries", queries="examples", sink="blank")
+    count = mac(value=Z.v, key=Z.v, mean=True, dump="labels")
+    assert differs(program(tokens=encoder(coded="queries"), pre=[[move], [count]]), prompt(seen), "softmax") <= 1e-8
+
+
+def test_post_reads_after_every_pass():
+    passes = [[Linear(into=Z.v, value=Z.x)], [Clear(Z.v)]]
+    p = program(passes=passes, steps=2, post=[mac(value=Z.v, key=Z.x, query=Z.x)])
+    for attention, bar in (("linear", 1e-12), ("relu", 1e-12), ("softmax", 1e-8)):
+        assert differs(p, prompt([1, 1, 1]), attention) <= bar
+    with pytest.raises(Unsupported, match="without a mask queries would be keys"):
+        compile(p, masked=False)
+
+
+def test_a_copy_gives_nothing_to_groups_without_a_code():
+    p = program(pre=[Copy(into=Z.o, value=Z.y, key=Z.k, query=Z.k, keys="labels", sink="blank")])
+    q = prompt([1, 1])
+    assert torch.equal(Interpreter(p).predict(q), q.queries)
+    assert differs(p, q, "relu") == differs(p, q, "softmax") == 0
+
+
+CAUSAL = Encoder(
+    (
+        Group("blank", "blank", {"one": 1, "blank": 1}),
+        Group("inputs", "examples", {"x": "x", "o": "x", "one": 1, "query": 1}),
+        Group("labels", "examples", {"y": "y", "v": "y", "one": 1, "label": 1}),
+    ),
+    kind=Dense,
+    interleaved=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("step", "options", "attention", "reason"),
+    [
+        (mac(keys="queries", mean=True, dump="queries", value=Z.y, key=Z.y), {}, "softmax", "must be 0 on queries"),
+        (mac(keys="examples", mean=True, dump="blank"), {"log": False}, "softmax", "as many blank as examples"),
+        (mac(mean=True, dump="labels"), {"start": 1}, "softmax", "as many labels as examples"),
+        (mac(keys=("examples", "queries"), mean=True, dump="labels"), {}, "softmax", "queries are keys also where no"),
+        (mac(dump="labels"), {}, "softmax", "a sum needs a dump of one token"),
+        (mac(mask=Z.query - Z.example), {}, "relu", "mask must be 0 or positive; .* is negative on examples"),
+        (mac(mask=-Z.s), {}, "relu", "mask must be 0 or positive; got -s"),
+        (mac(mask=Z.one - Z.example), {}, "softmax", "mask must be 0 on blank"),
+        (Gate(into=Z.o, value=Z.x, block=Z.one - Z.query), {}, "relu", "block must have no negative coefficients"),
+        (Gate(into=Z.o, value=Z.x, block=-Z.example), {}, "linear", "block must have no negative coefficients"),
+        (
+            Copy(into=Z.o, value=Z.x, key=Z.zero(1), query=Z.one, keys="examples", sink="blank"),
+            {}, "softmax", "all of examples match, and a softmax takes their mean",
+        ),
+        (
+            Copy(into=Z.o, value=Z.x, key=Z.k, query=Z.q, keys="queries", sink="labels"),
+            {"coded": "queries"}, "softmax", "a sink must be in sight of all tokens",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_lowering_cannot_do_it_refuses(step, options, attention, reason):
+    log = options.pop("log", True)
+    tokens = encoder(**options)
+    if not log:
+        bare = tuple(Group(g.name, g.track, {r: f for r, f in g.fill.items() if r != "log_n"}) for g in tokens.groups)
+        tokens = Encoder(bare)
+    with pytest.raises(Unsupported, match=reason):
+        compile(program(tokens=tokens, pre=[step]), attention)
+
+
+@pytest.mark.parametrize(
+    ("options", "attention", "reason"),
+    [
+        ({"dump": "inputs"}, "softmax", "a causal mean needs as many inputs as keys in sight of every query"),
+        ({"dump": "blank"}, "softmax", "a causal mean needs as many blank as keys in sight of every query"),
+        ({"mask": Z.s}, "relu", "a causal mean is over all keys in sight; it cannot have a mask or a match"),
+    ],
+)
+def test_a_causal_mean_divides_by_the_keys_in_sight(options, attention, reason):
+    step = {"value": Z.y, "key": Z.label, "query": Z.one, "keys": "labels", "queries": "inputs", "mean": True}
+    mark = Leaky(into=Z.s, value=Z.label, slope=0.0)
+    kept = {"name": "causal", "stream": Z, "encoder": CAUSAL, "read": Z.o, "at": "inputs", "labels": 2, "steps": 0}
+    plain = Program(**kept, causal=True, pre=[mac(**step)])
+    q = Dense(prompt([1, 1, 1]).x, prompt([1, 1, 1]).y)
+    before = torch.cat([torch.zeros_like(q.y[:, :1]), q.y.cumsum(1)[:, :-1] / torch.arange(1, 3)[:, None]], 1)
+    assert torch.allclose(Interpreter(plain).predict(q), q.x + before)
+    assert differs(plain, q, "relu") <= 1e-12
+    with pytest.raises(Unsupported, match=reason):
+        compile(Program(**kept, causal=True, pre=[[mark], [mac(**step | options)]]), attention)
+
+
+def test_a_bound_counts_the_groups_of_keys_and_is_none_where_their_number_is_not_declared():
+    z = Stream(x=1, v=1, o=1, one=1, a=1, b=1, label=1, query=1, blank=1)
+    pair = {"x": "x", "v": "y", "one": 1}
+    tokens = Encoder((
+        Group("a", "examples", {**pair, "a": 1}), Group("b", "examples", {**pair, "b": 1}),
+        Group("labels", "examples", {"one": 1, "label": 1}),
+        Group("queries", "queries", {"x": "x", "v": 1, "one": 1, "query": 1}),
+        Group("blank", "blank", {"one": 1, "blank": 1}),
+    ))  # fmt: skip
+
+    def bound(keys, mean):
+        step = Mac(into=z.o, value=z.v, key=z.x, query=z.x, keys=keys, mean=mean, dump="labels" if mean else "blank")
+        p = Program(
+            name="a mac", stream=z, encoder=tokens, read=z.o, at="queries", steps=0, pre=[step],
+            examples=3, bounds={"x": 1.0, "v": 1.0},
+        )  # fmt: skip
+        model = compile(p, "softmax")
+        return model, model.budget[0][1]
+
+    one = torch.ones(1, 3, 1, dtype=torch.float64)
+    for keys, mean in ((("a", "b"), True), (("a", "b"), False), ("a", True), ("a", False)):
+        model, most = bound(keys, mean)
+        assert float(model.measured_error(Prompt(one, one, one)).max()) <= most
+    assert bound(("a", "queries"), False)[1] is None
+
+
+def test_the_declared_range_is_held_in_the_loop():
+    z = Stream(x=1, w=1, one=1, label=1, query=1)
+    tokens = Encoder((
+        Group("examples", "examples", {"x": "x", "one": 1}), Group("labels", "examples", {"one": 1, "label": 1}),
+        Group("queries", "queries", {"w": "x", "one": 1, "query": 1}),
+    ))  # fmt: skip
+    step = Mac(into=z.w, value=z.x, key=z.x, query=z.w, queries="queries", mean=True, dump="labels")
+    p = Program(
+        name="growth",
+        stream=z,
+        encoder=tokens,
+        read=z.w,
+        at="queries",
+        steps=9,
+        loop=[step],
+        bounds={"x": 1.0, "w": 5.0},
+    )
+    one = torch.ones(1, 3, 1, dtype=torch.float64)
+    model, q = compile(p, "softmax"), Prompt(one, one, one)
+    assert float(model.predict(q, 2).detach()[0, 0, 0]) == pytest.approx(4.0, abs=1e-7)
+    with pytest.raises(ValueError, match=r"growth was declared for \|w\| up to 5; got 8"):
+        model.predict(q, 3)
+
+
+def test_a_fused_program_has_the_range_of_its_parts(generator):
+    network = Representation(d=3, layers=1).phi
+    plain = regression_with_representation(network, eta=0.1, steps=2, examples=8, h=2.0, y=1.0)
+    x, y = (torch.randn(1, 6, d, generator=generator, dtype=torch.float64) for d in (3, 1))
+    for scale in ((9.0, 0.1), (0.1, 9.0)):
+        for p in (plain, fuse(plain)):
+            with pytest.raises(ValueError, match=r"was declared for \|[hr]\| up to [12]; got"):
+                compile(p, "softmax").predict(Prompt(scale[0] * x, scale[1] * y, scale[0] * x[:, :1]))
