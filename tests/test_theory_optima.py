@@ -162,6 +162,7 @@ def test_bounds_agree_with_the_sizes_at_which_they_change():
         assert bounds.optimum_radius(d, 2 * n, loops) < 1 < bounds.optimum_radius(d, n // 2, loops)
     assert bounds.flow_time(0.573, 2) == pytest.approx(0.573**-0.5 * 32 ** (1 / 3))
     assert bounds.flow_time_solved(0.573, 2) == pytest.approx(32 * 0.573**-0.5)
+    assert bounds.flow_time_solved(0.573, 2, 700) == pytest.approx(32 * (700 / 0.573) ** 0.5)
     assert bounds.flow_time_exact(0.573, 700, 2) == pytest.approx(((700 / 0.573) ** 0.5 - 1) / 8)
     assert bounds.dominance_dimension(2) == 256**2
     assert bounds.dominance_threshold(3, 100, 2) == pytest.approx(16 * 2 * 3 * 16 / 10)

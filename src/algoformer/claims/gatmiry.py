@@ -93,15 +93,17 @@ def lemma_4_1() -> Numbers:
 @claim(
     "gatmiry.non-convexity",
     f"{PAPER}, after Theorem 3.3",
-    "The landscape of the loss in A is highly non-convex.",
+    "The landscape of the loss is highly non-convex in A, read as the symmetric A in which the flow of Theorem 3.3 "
+    "stays.",
     kind=Kind.DERIVED,
-    holds=lambda m: m["largest rise above a chord"] > 1e-9,
+    holds=lambda m: m["largest rise above a chord"] > 1e-9 or m["least curvature of the true loss"] < -1e-9,
 )
 def non_convexity() -> Numbers:
     """The loss as the paper writes it is E tr (I - S^1/2 A S^1/2)^{2L}: the trace of a convex function of a matrix
     that is linear in A, so it is convex in symmetric A. The true loss (see lemma-4.1) showed no negative curvature
-    within the symmetric matrices either: its least Hessian eigenvalue over 40 random A is positive. Without symmetry
-    it has (gatmiry.symmetry).
+    within the symmetric matrices either: its least Hessian eigenvalue over 40 random A is positive. Over all matrices
+    the sentence is true, as in gatmiry.symmetry: between A = 0.603 I + 0.39 J and its transpose, J the quarter turn,
+    d = 2, n = 20, L = 10, the true loss rises above the chord by 1.8 times the sum of its ends.
     """
     rng = np.random.default_rng(0)
     rise = []
@@ -119,7 +121,13 @@ def non_convexity() -> Numbers:
             lambda v: matrix_loops(torch.einsum("c,cij->ij", v, basis), 4, 3), v
         )
         curvature.append(float(torch.linalg.eigvalsh(H).min()))
-    return {"largest rise above a chord": max(rise), "least curvature of the true loss": min(curvature)}
+    a, b = Fraction(603, 1000), Fraction(39, 100)
+    end, middle = (Fraction(matrix_loops([[a, -c], [c, a]], 20, 10)) for c in (b, Fraction(0)))  # type: ignore[arg-type]
+    return {
+        "largest rise above a chord": max(rise),
+        "least curvature of the true loss": min(curvature),
+        "rise of the true loss without symmetry": float((middle - end) / (2 * end)),
+    }
 
 
 @claim(
@@ -234,18 +242,23 @@ def theorem_3_3() -> Numbers:
     """From A = 0 the flow is A = a I, a' = -phi'(a)/d, so the exact time is the integral of d / -phi'(a) up to the a
     with phi(a) = xi. At L = 2, d = 700, n = 1e14, xi = 0.573 it takes 4.242, stated 4.193. As n grows the time is
     ((d/xi)^{(L-1)/L} - 1)/(4L(L-1)): the stated one fails for d > 643 or so at L = 2. The paper's equation g' =
-    -g^{(2L-1)/L}/16 has the solution t = 16 L/(L-1) (xi^{-(L-1)/L} - d^{-(L-1)/L}): the constant has no exponent.
-    Corrected so, the bound holds as far as theorem-3.4 does.
+    -g^{(2L-1)/L}/16 has the solution t = 16 L/(L-1) (xi^{-(L-1)/L} - d^{-(L-1)/L}): the constant has no exponent. Nor
+    is that enough, for the equation rests on theorem-3.4 and lacks its factor d^{-(L-1)/L}: at L = 2, d = 70000, n =
+    1e20 the flow takes 137.98 where 133.63 is left. With both, t <= 16 L/(L-1) (d/xi)^{(L-1)/L}, as n grows at least
+    64 L^2 times the exact time.
     """
     sizes = [(2, 10, 10**9), (3, 5, 10**12), (2, 640, 10**14), (2, 700, 10**14), (2, 1000, 10**15), (3, 1000, 10**18)]
+    sizes += [(2, 70000, 10**20), (2, 100000, 10**22)]
     rows = {}
     for L, d, n in sizes:
         xi = bounds.flow_target(d, n, L)
-        rows[L, d, n] = _flow_time(L, d, n, xi), bounds.flow_time(xi, L), bounds.flow_time_solved(xi, L)
-    exact, stated, corrected = rows[2, 700, 10**14]
+        solved = bounds.flow_time_solved(xi, L), bounds.flow_time_solved(xi, L, d)
+        rows[L, d, n] = _flow_time(L, d, n, xi), bounds.flow_time(xi, L), *solved
+    exact, stated, _, corrected = rows[2, 700, 10**14]
     return {
         "largest exact / stated": max(r[0] / r[1] for r in rows.values()),
-        "largest exact / corrected": max(r[0] / r[2] for r in rows.values()),
+        "largest exact / corrected": max(r[0] / r[3] for r in rows.values()),
+        "largest exact / corrected without d": max(r[0] / r[2] for r in rows.values()),
         "exact, L = 2, d = 700, n = 1e14": exact,
         "stated": stated,
         "corrected": corrected,

@@ -50,10 +50,13 @@ def flow_time(target: float, loops: int) -> float:
     return float(target ** (-(loops - 1) / loops) * (16 * loops / (loops - 1)) ** ((loops - 1) / (2 * loops - 1)))
 
 
-def flow_time_solved(target: float, loops: int) -> float:
-    """What g' = -(1/16) g^{(2L-1)/L} really gives: g^{-(L-1)/L} grows at the rate (L-1)/(16 L)."""
+def flow_time_solved(target: float, loops: int, d: int = 1) -> float:
+    """What g' = -(1/16) g^{(2L-1)/L} really gives: g^{-(L-1)/L} grows at the rate (L-1)/(16 L).
+
+    With d, at that rate over d^{(L-1)/L}, the factor that Theorem 3.4 loses.
+    """
     loops = integer("loops", loops, 2)
-    return float(16 * loops / (loops - 1) * target ** (-(loops - 1) / loops))
+    return float(16 * loops / (loops - 1) * (target / d) ** (-(loops - 1) / loops))
 
 
 def flow_time_exact(target: float, d: int, loops: int) -> float:
