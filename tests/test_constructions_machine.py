@@ -38,12 +38,14 @@ from algoformer.constructions import (
     load,
     newton,
     preconditioned_gradient_descent,
+    regression_with_representation,
     save,
     show,
 )
 from algoformer.constructions.catalogue import CATALOGUE
 from algoformer.prompt import Dense, Prompt
 from algoformer.solvers import GradientDescent
+from algoformer.tasks import Representation
 
 
 def prompt(generator, b=2, n=6, d=3, m=2, k=1):
@@ -201,6 +203,14 @@ def test_building_refuses_what_cannot_run():
         program([Linear(into=Z.o, value=Z.x)], labels=1)
     with pytest.raises(ValueError, match="register x must be at least 1 wide; got 0"):
         Stream(x=0)
+    for name in ("width", "widths", "rows", "zero", "matrix", "of"):
+        with pytest.raises(ValueError, match=f"must not have the name of an attribute of a stream; got {name}"):
+            Stream(**{name: 1})
+    for build in (descent_step, decoder_gradient_descent):
+        with pytest.raises(ValueError, match="eta must be above 0; got 0"):
+            build(3, eta=0.0, steps=1)
+    with pytest.raises(ValueError, match="start must be one of 'S', 'I'; got 's'"):
+        least_squares(3, scale=0.1, steps=1, start="s")
     with pytest.raises(ValueError, match="register w is read, but neither"):
         wider = Stream(**Z.widths, w=1)
         program([Linear(into=wider.o, value=wider.x)], stream=wider, read=wider.w)
@@ -422,6 +432,29 @@ def test_a_program_without_layers_answers_as_it_begins(generator):
     q = prompt(generator)
     none = compile(gradient_descent_plus_plus(3, eta=(), gamma=()))
     assert none.dtype is torch.float64 and torch.equal(none.predict(q), torch.zeros(2, 2, 1, dtype=torch.float64))
+
+
+def test_a_table_of_your_own_cannot_be_saved_under_a_name_of_ours(tmp_path):
+    cube = Table(into=Z.o, value=Z.x, function=lambda v: v**3, name="square", domain=(-1.0, 1.0), hinges=8)
+    with pytest.raises(ValueError, match="must have a name of its own to be saved; 'square' is taken"):
+        save(compile(program([cube])), tmp_path)
+
+
+def test_sizes_may_be_numbers_of_numpy(generator):
+    q, d = prompt(generator), np.int64(3)
+    for theirs, ours, attention in (
+        (gradient_descent(d, eta=0.1, steps=np.int64(2)), gradient_descent(3, eta=0.1, steps=2), "linear"),
+        (newton(d, most=99.0, steps=2, examples=np.int64(8)), newton(3, most=99.0, steps=2, examples=8), "relu"),
+    ):
+        assert str(theirs) == str(ours)
+        assert torch.equal(compile(theirs, attention).predict(q), compile(ours, attention).predict(q))
+
+
+def test_the_listing_says_how_many_queries_codes_can_count():
+    network = Representation(d=3, layers=1).phi
+    few = regression_with_representation(network, eta=0.1, steps=1, examples=8)
+    assert "answers at most 8 queries and 1 label at once" in str(few)
+    assert "answers any number of queries and 1 label at once" in str(newton(3, most=9.0, steps=1))
 
 
 def test_numbers_of_numpy_are_saved_as_numbers(generator, tmp_path):

@@ -12,6 +12,7 @@ windows are not full, must not be examples; the prompt lacks the empty token.
 
 from __future__ import annotations
 
+from algoformer.checks import real
 from algoformer.constructions.encoder import Code, Encoder, Fills, Group, LogCount
 from algoformer.constructions.instructions import Copy, Gate, Linear, Mac
 from algoformer.constructions.program import Gram, Program
@@ -33,6 +34,7 @@ def autoregression(
     y: float = 8.0,
 ) -> Program:
     """Theorem 3.2 for at most `examples` windows with |Phi| <= h, |x_t| <= y; without a network Phi is the window."""
+    real("eta", eta, above=0)
     if network is not None and network.weights[0].shape[1] != q * d:
         raise ValueError(f"the network must take q d = {q * d} numbers; got {network.weights[0].shape[1]}")
     bits = code_bits(examples + 2 * q + 1)

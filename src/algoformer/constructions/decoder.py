@@ -14,6 +14,7 @@ eta <= 1 / max |x|^2 does.
 
 from __future__ import annotations
 
+from algoformer.checks import real
 from algoformer.constructions.encoder import Code, Encoder, Fills, Group
 from algoformer.constructions.instructions import Copy, Mac
 from algoformer.constructions.program import Program
@@ -26,6 +27,7 @@ def decoder_gradient_descent(
     d: int, *, eta: float, steps: int, examples: int = 64, x: float = 8.0, y: float = 8.0, w: float = 8.0
 ) -> Program:
     """Theorem 4.2 for at most `examples` pairs with |x| <= x, |y| <= y and |w| <= w on the way."""
+    real("eta", eta, above=0)
     bits = code_bits(examples)
     z = Stream(x=d, y=1, s=d, w=d, o=1, one=1, blank=1, first=1, later=1, label=1, k=2 * bits, q=2 * bits)
     code: Fills = {"q": Code(bits), "one": 1}

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from algoformer.checks import whole
 from algoformer.constructions.stream import Form
 
 Groups = str | tuple[str, ...]
@@ -211,7 +212,8 @@ class Equal(Instruction):
 class Table(Instruction):
     """into = scale * function(value), entry by entry; compiled to `hinges` ReLUs an entry over `domain`.
 
-    `name` is what a saved program calls the function.
+    Outside `domain` a transformer goes on along the last piece, and does not say so. `name` is what a saved program
+    calls the function.
     """
 
     value: Form
@@ -226,8 +228,7 @@ class Table(Instruction):
         _fits(self.value, self.into, "value")
         if not self.domain[0] < self.domain[1]:
             raise ValueError(f"domain must be an interval; got {self.domain}")
-        if self.hinges < 2:
-            raise ValueError(f"hinges must be at least 2; got {self.hinges}")
+        whole("hinges", self.hinges, 2)
 
     def __str__(self) -> str:
         size = "" if self.scale == 1 else f"{self.scale:g} "

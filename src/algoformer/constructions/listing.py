@@ -74,7 +74,7 @@ def _foot(program: Program) -> list[str]:
     where = " ".join(groups(program.at))
     lines = [f"read {program.read} at {'the first of ' if program.first else ''}{where} after {program.steps} steps"]
     if program.kind is Prompt:
-        once = "any number of queries" if program.answers is None else "one query"
+        once = "one query" if program.answers == 1 else f"{_most(program)} queries"
         lines.append(f"answers {once} and {program.labels} label{'s' if program.labels > 1 else ''} at once")
     limits = [f"|{name}| <= {bound:.4g}" for name, bound in program.bounds.items()]
     limits += [f"at most {program.examples} examples"] if program.examples is not None else []
@@ -84,6 +84,13 @@ def _foot(program: Program) -> list[str]:
             f"<= {gram.most:.4g}"
         )
     return [*lines, f"declared for {', '.join(limits)}"] if limits else lines
+
+
+def _most(program: Program) -> str:
+    """How many queries a prompt may have: as many as their codes can count."""
+    asked = [g for g in program.encoder.groups if g.track == "queries"]
+    counts = [2**f.bits - f.shift for g in asked for f in g.fill.values() if isinstance(f, Code)]
+    return f"at most {min(counts)}" if counts else "any number of"
 
 
 def _fill(fill: Fill) -> str:

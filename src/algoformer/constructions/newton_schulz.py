@@ -16,12 +16,15 @@ last row, not the last; n >= d is needed.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
+from algoformer.checks import one_of, whole
 from algoformer.constructions.encoder import Encoder, Fills, Group, Spread, Unit
 from algoformer.constructions.instructions import Mac
 from algoformer.constructions.program import Program
 from algoformer.constructions.stream import Form, Stream
+
+Start = Literal["S", "I"]
 
 
 def matrix_inverse(d: int, *, alpha: float, steps: int) -> Program:
@@ -48,13 +51,13 @@ def least_squares(
     *,
     scale: float,
     steps: int,
-    start: Literal["S", "I"] = "S",
+    start: Start = "S",
     order: int = 2,
     ridge: float = 0.0,
 ) -> Program:
     """Theorem 4.2 with X_0 = scale S or scale I, of any order, with ridge: width 4d + 3 (6d + 3 for order > 2)."""
-    if order < 2:
-        raise ValueError(f"order must be at least 2; got {order}")
+    one_of("start", start, get_args(Start))
+    whole("order", order, 2)
     z = Stream(x=d, s=d, eye=d, a=d, t=1, y=1, o=1, **({"e": d, "p": d} if order > 2 else {}))
     column: Fills = {"x": Unit(d), "s": Unit(d), "eye": Unit(d), "a": "x", "t": Spread(), "y": "y"}
     gram = [product(z.s, z.a, z.a, z.eye), product(z.s, z.eye, z.eye, z.eye, scale=ridge - 1)]

@@ -13,6 +13,7 @@ copy of y gives y/2 with the wrong sign; x/N needs a product that a ReLU layer h
 
 from __future__ import annotations
 
+from algoformer.checks import real, whole
 from algoformer.constructions.encoder import Code, Encoder, Group
 from algoformer.constructions.instructions import Copy, Leaky, Mac
 from algoformer.constructions.program import Gram, Program
@@ -22,6 +23,7 @@ from algoformer.tasks.network import LeakyNetwork
 
 def descent_step(d: int, *, eta: float, steps: int, labels: int = 1, x: float = 8.0, y: float = 8.0) -> Program:
     """Lemma A.2 for |x| <= x and |y| <= y: one layer a step, two softmax heads, no feed-forward."""
+    real("eta", eta, above=0)
     z = Stream(x=d, r=labels, one=1, example=1, label=1, query=1)
     tokens = Encoder(
         (
@@ -55,7 +57,8 @@ def regression_with_representation(
     h: float = 8.0,
     y: float = 8.0,
 ) -> Program:
-    """Theorem 3.1 for at most `examples` pairs, |Phi(x)| <= h and |y| <= y."""
+    """Theorem 3.1 for at most `examples` pairs, as many queries as codes of them count, |Phi(x)| <= h and |y| <= y."""
+    real("eta", eta, above=0)
     bits = code_bits(examples)
     marks = dict.fromkeys(("one", "example", "label", "query", "answer", "blank"), 1)
     features = feature_registers(network)
@@ -108,6 +111,5 @@ def representation(network: LeakyNetwork, z: Stream, start: Form) -> list[Leaky]
 
 def code_bits(positions: int) -> int:
     """The binary digits that number so many positions."""
-    if positions < 1:
-        raise ValueError(f"examples must be at least 1; got {positions}")
-    return max(1, (positions - 1).bit_length())
+    whole("examples", positions, 1)
+    return max(1, (int(positions) - 1).bit_length())

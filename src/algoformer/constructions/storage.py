@@ -102,6 +102,8 @@ def program_from_json(data: dict[str, Any], functions: Mapping[str, Function]) -
 
 
 def _instruction(i: Instruction) -> dict[str, Any]:
+    if isinstance(i, Table) and (ours := _ours(i.name)) is not None and not _same(ours, i.function):
+        raise ValueError(f"a table of your own must have a name of its own to be saved; {i.name!r} is taken")
     data = {f.name: getattr(i, f.name) for f in fields(i) if f.name != "function"}
     plain = {name: form_json(v) if isinstance(v, Form) else v for name, v in data.items()}
     if plain.get("match") is not None:
@@ -123,14 +125,24 @@ def _instruction_from(data: dict[str, Any], functions: Mapping[str, Function]) -
 
 
 def _function(name: str, functions: Mapping[str, Function]) -> Function:
-    if name in functions:
-        return functions[name]
+    function = functions.get(name) or _ours(name)
+    if function is None:
+        raise ValueError(f"functions must hold the table {name!r} of the program; got {', '.join(functions) or 'none'}")
+    return function
+
+
+def _ours(name: str) -> Function | None:
+    """The function that a program of this package calls so."""
     if name.startswith("step size "):
         return partial(logistic._size, mu=float(name.removeprefix("step size ")))
     known = {"curvature": logistic._curvature, "centred sigmoid": logistic._centred, "square": logistic._square}
-    if name not in known:
-        raise ValueError(f"functions must hold the table {name!r} of the program; got {', '.join(functions) or 'none'}")
-    return known[name]
+    return known.get(name)
+
+
+def _same(one: Function, two: Function) -> bool:
+    if isinstance(one, partial) and isinstance(two, partial):
+        return (one.func, one.keywords) == (two.func, two.keywords)
+    return one is two
 
 
 def _fill(fill: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -76,13 +78,15 @@ class Stream:
 
     def __init__(self, **widths: int) -> None:
         for name, width in widths.items():
-            if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+            if isinstance(width, bool) or not isinstance(width, Integral) or width < 1:
                 raise ValueError(f"register {name} must be at least 1 wide; got {width!r}")
+            if hasattr(Stream, name) or name in ("widths", "rows", "width"):
+                raise ValueError(f"a register must not have the name of an attribute of a stream; got {name}")
         if not widths:
             raise ValueError("a stream must have a register; got none")
-        self.widths = dict(widths)
-        ends = torch.tensor(list(widths.values())).cumsum(0).tolist()
-        self.rows = {name: slice(end - w, end) for (name, w), end in zip(widths.items(), ends, strict=True)}
+        self.widths = {name: int(width) for name, width in widths.items()}
+        ends = list(accumulate(self.widths.values()))
+        self.rows = {name: slice(end - w, end) for (name, w), end in zip(self.widths.items(), ends, strict=True)}
         self.width: int = ends[-1]
 
     def __getattr__(self, name: str) -> Form:

@@ -1,7 +1,8 @@
 """A scalar function as one hidden layer of ReLUs: a piecewise-linear interpolant with knots placed by curvature.
 
 Equidistributing sqrt|f''| makes every piece equally wrong, O(1/N^2) for N hinges, also where f'' is unbounded (a
-square root), where equal knots and the level sets of Giannou et al. 2024 are O(1/sqrt N) and O(1/N).
+square root), where equal knots and the level sets of Giannou et al. 2024 are O(1/sqrt N) and O(1/N). A kink inside
+the interval is in no f'': there it is O(1/N).
 """
 
 from __future__ import annotations
