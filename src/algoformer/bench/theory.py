@@ -29,7 +29,7 @@ def run() -> Iterator[Table]:
     """How long an exact optimum takes, and the three routes side by side."""
     sizes = ((5, 20), (10, 10**6), (100, 999_983))
     finders = [(find, depth, d, n) for find, depth in ((looped_optimum, 10), (layered_optimum, 6)) for d, n in sizes]
-    taken = median_seconds(*(lambda f=f, t=t, d=d, n=n: f(d, n, t) for f, t, d, n in finders))  # type: ignore[misc]
+    taken = median_seconds(*(lambda f=f, t=t, d=d, n=n: f(d, n, t) for f, t, d, n in finders))
     yield Table(
         "Exact optima",
         ["optimum", "steps", "d", "n", "milliseconds"],
