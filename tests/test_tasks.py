@@ -497,7 +497,7 @@ def test_states_of_a_chain_stay_of_order_1(per_prompt):
 # Speed
 
 
-def test_a_batch_of_64_takes_no_more_operations_than_one_prompt():
+def test_a_batch_of_64_takes_about_the_operations_of_one_prompt():
     class Counted(TorchDispatchMode):
         count = 0
 
@@ -511,7 +511,7 @@ def test_a_batch_of_64_takes_no_more_operations_than_one_prompt():
         return counted.count
 
     for task in (LinearRegression(d=5), DecisionTree(d=5), Autoregression(d=5), OrthogonalQuery(SMALL)):
-        assert 0 < operations(task, 64) <= operations(task, 1)
+        assert 0 < operations(task, 64) < 1.1 * operations(task, 1)
 
 
 # Bad input
