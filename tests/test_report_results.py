@@ -100,7 +100,7 @@ def test_an_empty_folder_makes_a_page_that_says_so(tmp_path):
     (tmp_path / "empty").mkdir()
     found = build(tmp_path / "empty", tmp_path / "index.html")
     assert found.ok and found.rows == []
-    assert found.page.read_text().count("no result") == len(EXPERIMENTS)
+    assert found.page.read_text().count("○ not run<") == len(EXPERIMENTS)
     for wrong in (tmp_path / "none", found.page):
         with pytest.raises(ValueError, match="results must be a folder of results; got "):
             build(wrong, tmp_path / "other.html")

@@ -74,5 +74,6 @@ def test_the_benchmark_runs_its_three_routes_and_the_exact_one_arrives(monkeypat
     assert list(result["routes"]) == ["exact, L-BFGS", "literal prompts, Adam", "Rao-Blackwell, Adam"]
     assert result["routes"]["exact, L-BFGS"]["least gap"] < 1e-10
     monkeypatch.setattr(theory, "measure", lambda: result)
-    (table,) = theory.run()
+    optima, table = theory.run()
+    assert [len(row) for row in optima.rows] == [len(optima.columns)] * 6
     assert [len(row) for row in table.rows] == [len(table.columns)] * 3

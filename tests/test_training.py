@@ -168,14 +168,14 @@ def test_the_cost_counts_the_products_of_a_step():
 
 
 def test_the_cost_of_a_random_number_of_loops_is_the_mean_over_all_of_them():
-    model = AlgoFormerConfig(**TINY, loops=9)
+    model = AlgoFormerConfig(**TINY, loops=6)
 
     def flops(**changes):
         return cost(model, TASK, TrainConfig(batch=2, **changes))["flops"]
 
-    for how in ({"window": 4}, {"window": 2, "gradient_loops": 5}, {"window": 1, "gradient_loops": 9}):
-        each = [flops(random_loops=(t, t), **{k: min(v, t) for k, v in how.items()}) for t in range(2, 10)]
-        assert flops(random_loops=(2, 9), **how) == pytest.approx(sum(each) / len(each), abs=1)
+    for how in ({"window": 4}, {"window": 2, "gradient_loops": 5}, {"window": 1, "gradient_loops": 6}):
+        each = [flops(random_loops=(t, t), **{k: min(v, t) for k, v in how.items()}) for t in range(2, 7)]
+        assert flops(random_loops=(2, 6), **how) == pytest.approx(sum(each) / len(each), abs=1)
     assert flops(window=4, loss="eq6") > flops(window=4)
 
 
@@ -208,8 +208,8 @@ def test_the_rao_blackwellised_loss_of_a_step_is_that_of_its_prompts(prior, gene
     task = LinearRegression(d=4, n=6, active=2, prior=prior, covariance=sigma)
     shape = LinearTransformerConfig(features=4, layers=5, looped=True, init=0.2)
     model = LinearTransformer(shape, generator).double()
-    draws = 200_000
-    for loops, window in ((1, 1), (3, 2), (5, 1)):
+    draws = 40_000
+    for loops, window in ((1, 1), (4, 2)):
         config = TrainConfig(batch=draws, window=window, gradient_loops=5, seed=3)
         found = {}
         for loss in ("window", "rao-blackwell"):
@@ -217,7 +217,7 @@ def test_the_rao_blackwellised_loss_of_a_step_is_that_of_its_prompts(prior, gene
             batch = Data(task, c, torch.device("cpu"), torch.float64).batch(0, Size(None, None, loops))
             with torch.no_grad():
                 found[loss] = float(Step(model, task, c, torch.device("cpu")).loss(batch, loops))
-        assert found["rao-blackwell"] == pytest.approx(found["window"], rel=0.02)
+        assert found["rao-blackwell"] == pytest.approx(found["window"], rel=0.04)
 
 
 def test_a_curriculum_by_the_rao_blackwellised_loss_moves_on(generator):

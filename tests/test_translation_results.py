@@ -116,6 +116,7 @@ def test_the_figure_has_a_line_for_every_run():
     assert drawn == sorted(tuple(v for _, v in r["curve"]) for r in runs)
 
 
+@pytest.mark.slow
 def test_both_pages_are_written_by_one_command_and_always_alike(tmp_path):
     for name in ("one", "two"):
         write(ROOT / "results", tmp_path / name / "results.md")
