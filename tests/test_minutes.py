@@ -515,7 +515,7 @@ def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):
     place = f"torch {torch.__version__} on {device}"
     command = "algoformer reproduce ours_linear --preset gpu --seeds 3 --device cuda"
     assert f"Seeds 0, 1, 2; commit {commit}; {place}" in page and f"`{command}`" in page
-    assert "in brackets: d 2 (20), n 4 (40), width 8 (256), heads 2 (8), steps 4 (500,000)" in page
+    assert "ours): d 2 (20), n 4 (40), width 8 (256), heads 2 (8), steps 4 (500,000)" in page
     errors = [r.result.errors["looped"][0][-1] / r.result.zero[0][-1] for r in Store(tmp_path / "results").records()[0]]
     assert f"| looped | {', '.join(f'{e:.3g}' for e in errors)} |" in page and "stuck, stuck, stuck" in page
     told = [e for e in entries(tmp_path / "results" / "runs.jsonl") if e.purpose.startswith("looped: ")][:3]

@@ -99,7 +99,7 @@ def _scale(found: Sequence[Shown]) -> Iterable[str]:
         text, command = origin(s)
         yield f"{text}: `{command}`.\n"
         if more := changed(s.runs[0].config):
-            yield f"Settings that are not the paper's, which are in brackets: {more}.\n"
+            yield f"Settings of this scale (in brackets the paper's, its code's or, both silent, ours): {more}.\n"
         yield f"![{what}](figures/{s.name}.svg)\n"
         yield table(
             ("claim", "measured", "must be", "margin", "verdict"),

@@ -91,8 +91,8 @@ def figure(fig: Figure, caption: str) -> str:
 
 def show(value: Any) -> str:
     """A value as a person reads it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -229,13 +229,10 @@ def _origin(s: Shown) -> str:
 
 
 def changed(config: Any) -> str:
-    """The settings that are not the paper's, with the paper's: "steps 20,000 (100,000)"."""
-    fields = {f.name: f for f in dataclasses.fields(config)}
-    said = []
-    for name, value, source in settings(config):
-        if source == OTHER and name != "train":
-            said.append(f"{name} {_value(value) or 'none'} ({_value(fields[name].default) or 'none'})")
-    return ", ".join(said)
+    """The settings that are ours at this scale, with those they stand for: "steps 20,000 (100,000)"."""
+    own = {f.name: f.default for f in dataclasses.fields(config) if f.name != "train"}
+    pairs = [(name, value, own[name]) for name, value, source in settings(config) if source == OTHER and name in own]
+    return ", ".join(f"{name} {_value(value)} ({_value(other)})" for name, value, other in pairs)
 
 
 def _left_out(broken: dict[Path, str], other: Sequence[Record]) -> Section:
@@ -287,7 +284,7 @@ def scale_of(config: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    return ", ".join(map(show, value)) if isinstance(value, tuple) else show(value)
+    return ", ".join(map(show, value)) or "none" if isinstance(value, tuple) else show(value)
 
 
 def _rest(experiment: Experiment) -> str:
