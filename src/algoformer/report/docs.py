@@ -21,7 +21,7 @@ from algoformer.models import AlgoFormerConfig, LoopedConfig, TransformerConfig
 from algoformer.report import speed, translation
 from algoformer.report.page import markdown_table as table
 from algoformer.report.page import show
-from algoformer.report.results import Shown, changed, measured, numbers, origin, picture, scale_of, shown
+from algoformer.report.results import Shown, changed, measured, numbers, origin, picture, scale_of, shown, words
 
 OURS = "AlgoFormer project"  # in the place of a paper: a claim of its own source is of another's
 FAILED = str(Verdict.FAILS), f"{Verdict.ONE}: did not hold"
@@ -103,7 +103,7 @@ def _scale(found: Sequence[Shown]) -> Iterable[str]:
         yield f"![{what}](figures/{s.name}.svg)\n"
         yield table(
             ("claim", "measured", "must be", "margin", "verdict"),
-            ((_text(j), measured(j), f"{j.sense} {j.bound:g}", show(j.margin), j.label) for j in s.judgements),
+            ((words(j), measured(j), f"{j.sense} {j.bound:g}", show(j.margin), j.label) for j in s.judgements),
         )
         if (columns := numbers(s)) is not None:
             yield table(*columns)
@@ -118,7 +118,7 @@ def _small(found: Sequence[Shown]) -> Iterable[str]:
         'Three seeds each; "ours" is a claim that no paper makes.\n'
     )
     rows = (
-        (_figure(s), _text(j), measured(j), show(j.margin), j.label, f"`{s.name}`")
+        (_figure(s), words(j), measured(j), show(j.margin), j.label, f"`{s.name}`")
         for s in found
         if not s.large
         for j in s.judgements
@@ -237,10 +237,6 @@ def _plan(results: str | Path) -> Iterable[str]:
 def _figure(s: Shown) -> str:
     paper, figure, _ = title(load(s.name))
     return f"{paper}, {figure}"
-
-
-def _text(j: Judgement) -> str:
-    return f"{'ours: ' if j.source == 'ours' else ''}{j.text}"
 
 
 def _minutes(e: Entry) -> str:

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STYLE = """<style>
-body { max-width: 70rem } td.c { min-width: 15rem } td.m { text-align: right; font-variant-numeric: tabular-nums }
+body { max-width: 70rem } td.c { min-width: 15rem }
+td.m { min-width: 9rem; text-align: right; font-variant-numeric: tabular-nums }
 .badge { display: inline-block; padding: 0 .5em; border-radius: .8em; border: 1px solid;
-  font-size: .85rem; white-space: nowrap }
+  font-size: .85rem }
 .holds { color: #00785a } .fails { color: #c04a00 } .untested, .one { color: var(--soft) }
 @media (prefers-color-scheme: dark) { .holds { color: #3fc9a3 } .fails { color: #ff9b5e } }
 details { margin: .8rem 0 } summary { cursor: pointer; color: var(--soft) } a { color: inherit }
@@ -153,7 +154,7 @@ def _overview(shown: Sequence[Shown]) -> Section:
         for j in s.judgements:
             link = f'<a href="#{s.name}">{escape(source)}</a>'
             rows.append(
-                f"<tr><td>{escape(paper)}</td><td>{link}</td><td class=c>{escape(j.text)}</td>"
+                f"<tr><td>{escape(paper)}</td><td>{link}</td><td class=c>{escape(words(j))}</td>"
                 f"<td class=m data-of=measured>{escape(measured(j))}</td>"
                 f"<td class=n data-of=margin>{show(j.margin)}</td>"
                 f"<td>{_badge(j)}</td><td>{escape(_scale(s))}</td></tr>"
@@ -244,6 +245,11 @@ def _left_out(broken: dict[Path, str], other: Sequence[Record]) -> Section:
 def _badge(j: Judgement) -> str:
     kind, mark = MARKS[j.verdict]
     return f'<span class="badge {kind}">{mark} {escape(j.label)}</span>'
+
+
+def words(j: Judgement) -> str:
+    """A claim as a table has it, with whose it is where no paper makes it."""
+    return f"{'ours: ' if j.source == 'ours' else ''}{j.text}"
 
 
 def measured(j: Judgement) -> str:
