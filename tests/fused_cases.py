@@ -1,7 +1,7 @@
 """Run by itself: the fused pass against the blocks it stands for, in Triton's interpreter or on a GPU.
 
-Every uninitialised buffer is filled with NaN, so that one that is read before it is written shows. With "few" among its names,
-of the longest lists every second case: the interpreter is slow.
+Every uninitialised buffer is filled with NaN, so that one that is read before it is written shows. With "few" among its
+arguments, of the longest lists every second case: the interpreter is slow.
 """
 
 import copy
