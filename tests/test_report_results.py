@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from algoformer.experiments import EXPERIMENTS, Claim, Knob, judge, load, reproduce
-from algoformer.report import build, markdown
+from algoformer.report import Report, build, markdown
+from algoformer.report.docs import ledger
 from algoformer.report.knobs import slider
-from algoformer.report.results import measured
+from algoformer.report.results import measured, shown
 from algoformer.report.speed import RECORD, parts, step
 
 BROWSER = next((b for b in ("chromium", "chromium-browser", "google-chrome") if shutil.which(b)), None)
@@ -164,10 +165,12 @@ def test_the_page_works_in_a_browser(results, tmp_path, width, dark):
 
 def test_the_page_of_the_docs_is_that_of_the_results(tmp_path):
     root = Path(__file__).parent.parent
-    found = build(root / "results", tmp_path / "index.html")
+    large, _, broken = shown(root / "results")
+    found = Report(tmp_path, large, broken)
     assert found.ok and found.rows
     page = (root / "docs" / "results.md").read_text()
     assert page == markdown(root / "results"), "run: algoformer report --docs docs/results.md"
+    assert (root / "docs" / "runs.md").read_text() == ledger(root / "results")
     for row in found.rows:
         assert row["claim"].replace("|", "\\|") in page
     counts_and_lists([row["verdict"] for row in found.rows if row["source"] != "ours"], page)
