@@ -235,7 +235,7 @@ def test_the_errors_of_oracles_that_are_kept_are_those_of_the_code(name, monkeyp
     fresh = oracles(task, Site(), protocol.WATCHED, VALIDATION)
     monkeypatch.setattr(protocol, "tested", lambda *_, **__: pytest.fail("they are not kept"))
     stored = oracles(task, Site(seed=3, answers=root / "answers"), protocol.WATCHED, VALIDATION)
-    np.testing.assert_allclose(stored, fresh, rtol=1e-3, atol=1e-5)  # of about d examples float32 knows no more
+    np.testing.assert_allclose(stored, fresh, rtol=1e-3, atol=1e-9)
 
 
 def test_series_of_autoregression_stay_bounded():
