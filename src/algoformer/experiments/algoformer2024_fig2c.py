@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from algoformer.experiments import comparison
-from algoformer.experiments.comparison import Comparison, Race, draw, first_of_all, race
+from algoformer.experiments.comparison import Comparison, Race, below, draw, first_of_all, race
 from algoformer.experiments.experiment import Claim, stated
 from algoformer.experiments.softmax import COMPARED, TINY, stored
 from algoformer.task import Task
@@ -41,5 +41,5 @@ SMOKE = Config(**TINY | {"rates": (1e-4, 1e-3)}, loops=2, window=1, layers=2, ch
 
 
 def claims(result: Result) -> list[Claim]:
-    """AlgoFormer below both others, against each axis."""
-    return first_of_all(result, SOURCE)
+    """AlgoFormer below both others, against each axis; and the standard transformer below the looped one."""
+    return [*first_of_all(result, SOURCE), *below(result, "standard", "looped", SOURCE)[:2]]

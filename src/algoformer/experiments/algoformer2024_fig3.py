@@ -82,9 +82,10 @@ def claims(result: Result) -> list[Claim]:
     lines = {(depth, window): line for (depth, window), line in zip(result.pairs, result.errors, strict=True)}
     depths = sorted({depth for depth, _ in lines})
     for depth in depths:
-        short, *_, long = windows = sorted(window for t, window in lines if t == depth)
+        windows = sorted(window for t, window in lines if t == depth)
         if len(windows) < 2:
             continue
+        short, long = windows[0], windows[-1]
         trained = [lines[depth, window][depth - 1] for window in (short, long)]
         drift = [lines[depth, window][-1] / error for window, error in zip((short, long), trained, strict=True)]
         made.append(

@@ -94,7 +94,7 @@ def run(config: Config, site: Site) -> Result:
 
 
 def claims(result: Result) -> list[Claim]:
-    """More helps, and AlgoFormer is better at the same number of layers."""
+    """More helps, but not the most; and AlgoFormer is better at the same number of layers."""
     return [
         Claim(
             text="more layers, lower error: 2 (or the next size) over 1 below 1",
@@ -111,6 +111,17 @@ def claims(result: Result) -> list[Claim]:
             sense="<",
             bound=1.0,
             errors=tuple(result.by_heads[:2]),
+        ),
+        *(
+            Claim(
+                text=f"the most {what} are not the best: their error over the least of the others above 1",
+                source=SOURCE,
+                measured=line[-1] / min(line[:-1]),
+                sense=">",
+                bound=1.0,
+                errors=tuple(line),
+            )
+            for what, line in (("layers", result.by_layers), ("heads", result.by_heads))
         ),
         Claim(
             text="with as many layers it is better than the standard transformer (largest ratio of errors below 1)",

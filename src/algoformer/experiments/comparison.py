@@ -136,8 +136,8 @@ def race(config: Comparison, site: Site) -> Race:
 
 def below(result: Race, first: str, other: str, source: str) -> list[Claim]:
     """The claims that one model is below another: against steps, twice, and, which are ours, FLOPs and parameters."""
-    names = {"looped": "the looped transformer", "standard": "the standard transformer"}
-    rival = names.get(other, f"'{other}'")
+    names = {first: first, other: f"'{other}'"} | {name: f"the {name} transformer" for name in ("looped", "standard")}
+    mine, rival = names[first], names[other]
     errors = above(result, first), above(result, other)
     means = above(result, first, mean=True), above(result, other, mean=True)
     spent = [result.flops[name] * result.curves[name]["step"][-1] for name in (first, other)]
@@ -150,12 +150,12 @@ def below(result: Race, first: str, other: str, source: str) -> list[Claim]:
         return Claim(text=text, source=whose, measured=a - b, sense="<", bound=0.0, errors=pair, paired=True, **more)
 
     return [
-        claim(source, f"{first} is below {rival} after as many steps ({ratio})", errors),
-        claim(source, f"the same in the mean over positions: {first}, {rival}", means),
-        claim("ours", f"against training FLOPs: {first} is below {rival} when both have spent as many", tuple(cheap)),
+        claim(source, f"{mine} is below {rival} after as many steps ({ratio})", errors),
+        claim(source, f"the same in the mean over positions: {mine}, {rival}", means),
+        claim("ours", f"against training FLOPs: {mine} is below {rival} when both have spent as many", tuple(cheap)),
         claim(
             "ours",
-            f"against parameters: {first} is below {rival} with no more of them "
+            f"against parameters: {mine} is below {rival} with no more of them "
             f"({_millions(result, first)} and {_millions(result, other)})",
             errors,
             comparable=smaller,
@@ -170,7 +170,7 @@ def first_of_all(result: Race, source: str) -> list[Claim]:
 
 
 def flattened(result: Race) -> Claim:
-    """The claim that nobody would gain much by training on."""
+    """The claim that no error still falls; where noise is most of it, what is above the oracle's may all the same."""
     floor = last(result.oracle) / last(result.zero)
     falls = []
     for name in result.curves:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REVISION = 4
-SOURCE = "Figure 21"
 Result = Maps
 
 
@@ -38,7 +37,7 @@ def run(config: Config, site: Site) -> Result:
 
 def claims(result: Result) -> list[Claim]:
     """As Figure 20."""
-    return fig20.matched(result, SOURCE)
+    return fig20.matched(result)
 
 
 def plot(result: Result) -> Figure:

@@ -100,7 +100,7 @@ def _errors(x: Tensor, A: Tensor, root: Tensor, loops: int) -> Tensor:
 
 
 def claims(result: Result) -> list[Claim]:
-    """Four times the trained loops against the trained ones: exact mean, and medians in and out of distribution."""
+    """Four times the trained loops against the trained ones: the loss (the exact one, in distribution), and medians."""
     made = []
     for i, loops in enumerate(result.trained):
         few, many = loops - 1, min(4 * loops, len(result.median[i])) - 1
@@ -115,8 +115,16 @@ def claims(result: Result) -> list[Claim]:
                 exact=True,
             ),
             Claim(
-                text=f"trained with {loops} loops, four times as many help the median prompt (ratio below 1)",
+                text=f"trained with {loops} loops, four times as many lower the mean loss of another covariance",
                 source=SOURCE,
+                measured=result.shifted_mean[i][many] / result.shifted_mean[i][few],
+                sense="<",
+                bound=1.0,
+                errors=able,
+            ),
+            Claim(
+                text=f"trained with {loops} loops, four times as many help the median prompt (ratio below 1)",
+                source="ours",
                 measured=result.median[i][many] / result.median[i][few],
                 sense="<",
                 bound=1.0,
@@ -124,7 +132,7 @@ def claims(result: Result) -> list[Claim]:
             ),
             Claim(
                 text=f"trained with {loops} loops, four times as many help the median prompt of another covariance",
-                source=SOURCE,
+                source="ours",
                 measured=result.shifted_median[i][many] / result.shifted_median[i][few],
                 sense="<",
                 bound=1.0,

@@ -144,33 +144,32 @@ def _swept(algorithm: Algorithm[object, object], prompt: Prompt, values: torch.T
 
 
 def claims(result: Result) -> list[Claim]:
-    """The two captions, for the deepest model."""
+    """The two captions: between the orders at every depth, and off far outside."""
     errors = (result.error[-1],)
-    near = apart(result, result.attention[-1])[0]
-    slow, quick = (apart(result, lines[-1])[0] for lines in result.newton.values())
-    low, high = result.newton
-    sooner = apart(result, result.sooner[low][-1])[0]
+    near = [apart(result, line)[0] for line in result.attention]
+    (low, slow), (high, quick) = ((order, _ratios(result, near, lines)) for order, lines in result.newton.items())
     return [
         Claim(
-            text=f"inside the range of training the deepest model is nearer to the linear function than order {low}",
+            text=f"inside the range of training it is nearer to the linear function than order {low}, at every depth "
+            "(largest ratio of distances below 1)",
             source="Figure 3",
-            measured=near / slow,
+            measured=max(slow),
             sense="<",
             bound=1.0,
-            errors=errors,
+            errors=tuple(result.error),
         ),
         Claim(
-            text=f"and not nearer than order {high} (ratio of distances above 1)",
+            text=f"and not nearer than order {high}, at every depth (least ratio above 1)",
             source="Figure 3",
-            measured=near / quick,
+            measured=min(quick),
             sense=">",
             bound=1.0,
-            errors=errors,
+            errors=tuple(result.error),
         ),
         Claim(
-            text=f"it is also nearer than order {low} from a multiple of I",
+            text=f"the deepest is also nearer than order {low} from a multiple of I",
             source="ours",
-            measured=near / sooner,
+            measured=_ratios(result, near, result.sooner[low])[-1],
             sense="<",
             bound=1.0,
             errors=errors,
@@ -202,6 +201,11 @@ def apart(result: Result, line: list[float]) -> tuple[float, float]:
         scale = max(abs(result.truth[i]) for i in at)
         found.append(max(abs(line[i] - result.truth[i]) for i in at) / scale)
     return found[0], found[1]
+
+
+def _ratios(result: Result, near: list[float], lines: list[list[float]]) -> list[float]:
+    """Distances inside the range of training over those of other outputs, by depth."""
+    return [distance / apart(result, line)[0] for distance, line in zip(near, lines, strict=True)]
 
 
 def plot(result: Result) -> Figure:

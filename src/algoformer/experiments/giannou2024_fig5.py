@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REVISION = 3
-SOURCE = "Figures 5, 6"
 Result = fig3.Result
 
 
@@ -47,13 +46,14 @@ def run(config: Config, site: Site) -> Result:
 
 
 def claims(result: Result) -> list[Claim]:
-    """Good inside, off outside, and not a line."""
+    """Good inside, off outside, least so at a middle depth, and not a line."""
     near, far = fig3.apart(result, result.attention[-1])
+    middle = [fig3.apart(result, line)[1] for line in result.attention[1:-1]]
     errors = (result.error[-1],)
     return [
         Claim(
             text="inside the range of training the deepest model follows the linear function to 10 %",
-            source="Figure 5",
+            source="ours",
             measured=near,
             sense="<",
             bound=0.1,
@@ -65,6 +65,14 @@ def claims(result: Result) -> list[Claim]:
             measured=far,
             sense=">",
             bound=0.1,
+            errors=errors,
+        ),
+        Claim(
+            text="far outside a middle depth is nearer than the deepest (least ratio of distances below 1)",
+            source="Figure 6",
+            measured=min(middle, default=far) / far,
+            sense="<",
+            bound=1.0,
             errors=errors,
         ),
         Claim(

@@ -165,11 +165,12 @@ def plot(result: Result) -> Figure:
     """Loss above where Newton's method ends, its steps stretched to 13 layers each, and the error of the weights."""
     fig, (left, right) = axes(10, 3.8, columns=2)
     least = result.newton[-1]
-    above = [(result.layers_a_step * t, v - least) for t, v in enumerate(result.newton) if v > least]
-    gaps = [max(v - least, 1e-7) for v in result.loss]
+    seen = 1e-7  # of a loss in float32
+    gaps, others = ([max(v - least, seen) for v in losses] for losses in (result.loss, result.newton))
     left.semilogy(result.layers, gaps, "o-", color=COLOURS[0], label="transformer")
-    words = f"Newton, {result.layers_a_step} layers a step\n(then float32 sees no more)"
-    left.semilogy(*zip(*above, strict=True), "s--", color=COLOURS[1], label=words)
+    words = f"Newton, {result.layers_a_step} layers a step"
+    left.semilogy([result.layers_a_step * t for t in range(len(others))], others, "s--", color=COLOURS[1], label=words)
+    left.axhline(seen, color="#888888", linestyle="--", linewidth=0.8, label="float32 sees no less")
     left.axhline(result.zero - least, color="#888888", linestyle=":", label="zero weights")
     left.set(xlabel="layers", ylabel=f"logistic loss above its least, {least:.4f}")
     left.legend(labelcolor=INK, fontsize=9)

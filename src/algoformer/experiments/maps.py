@@ -75,7 +75,7 @@ def maps(scores: Mapping[str, Tensor], families: Families, *, error: float, null
     bootstrap = analysis.Bootstrap(seed=site.seed)
     matched = {name: analysis.choose(s, [families[name]], bootstrap=bootstrap) for name, s in scores.items()}
     verdicts = analysis.separate(matched, bootstrap) if len(matched) > 1 else []
-    lines = {name: _line(m.step, families[name].steps[-1]) for name, m in matched.items()}
+    lines = {name: line(m.step, families[name].steps[-1]) for name, m in matched.items()}
     return Maps(
         error=error,
         steps={name: list(c.steps) for name, c in families.items()},
@@ -90,10 +90,14 @@ def maps(scores: Mapping[str, Tensor], families: Families, *, error: float, null
     )
 
 
-def _line(steps: Sequence[int], last: int) -> tuple[float, float, float]:
-    """The slope of the matched step over the middle half of the rows, of its log2, and R² of the first line."""
+def line(steps: Sequence[int], last: int, rows: range | None = None) -> tuple[float, float, float]:
+    """The slope of the matched step over some rows, of its log2, and R² of the first line.
+
+    Rows count from 0; the middle half, if they are not said. Those matched with the last step tried are left out.
+    """
     cut = max(len(steps) // 4, 1)
-    known = [(t, s) for t, s in enumerate(steps) if cut <= t < len(steps) - cut and s < last]
+    rows = range(cut, len(steps) - cut) if rows is None else rows
+    known = [(t, s) for t, s in enumerate(steps) if t in rows and s < last]
     if len(known) < 2:
         return math.nan, math.nan, math.nan
     t, plain = (torch.tensor(v, dtype=torch.float64) for v in zip(*known, strict=True))

@@ -83,7 +83,7 @@ def ledger(results: str | Path) -> str:
 
 def _scale(found: Sequence[Shown]) -> Iterable[str]:
     yield "## The papers' models on one GPU\n"
-    yield "The papers' models, data and batch, with fewer steps: every title says how many.\n"
+    yield "The papers' models, data and batch; titles say how many steps, and what else is not theirs stands below.\n"
     large = [s for s in found if s.large]
     if not large:
         yield (
