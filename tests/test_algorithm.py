@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from algoformer import Algorithm, Chains, Dense, On, Prompt, Series, rollout
+from algoformer import Algorithm, Chains, Dense, Diverged, On, Prompt, Series, rollout
 from algoformer.solvers import Features, GradientDescent, LeastSquares, Links, Newton, Windows
 from algoformer.testing import laws
 from problems import draw
@@ -220,5 +220,31 @@ def test_rollout_refuses_what_has_no_next_value():
     with pytest.raises(ValueError, match="length must be at least 0; got -2"):
         rollout(On(LeastSquares(), Windows(q=1)), Series(torch.zeros(1, 3, 2)), -2)
     assert rollout(On(LeastSquares(), Windows(q=1)), Series(torch.zeros(1, 3, 2)), 0).shape == (1, 0, 2)
-    with pytest.raises(ValueError, match="asks one value, its next; this asks 3"):
+    with pytest.raises(ValueError, match="asks one value, its next; this asks every value"):
         rollout(On(LeastSquares(), Windows(q=1)), Series(torch.zeros(1, 3, 2), every=True), 1)
+
+
+def test_rollout_refuses_what_asks_every_value_also_where_that_is_one():
+    one, pair = torch.randn(1, 1, 2), torch.randn(1, 1, 2, 2)
+    for solver, prompt in (
+        (On(LeastSquares(), Windows(q=1)), Series(one, every=True)),
+        (On(LeastSquares(), Links(slope=0.2)), Chains(pair)),
+    ):
+        with pytest.raises(ValueError, match="asks one value, its next; this asks every value"):
+            rollout(solver, prompt, 1)
+
+
+def test_where_it_diverged_is_found_without_going_on_and_without_keeping_the_trace():
+    p, _, _ = draw(6, 1)
+    solver, steps = GradientDescent(steps=4000, eta=5.0), []
+
+    class Watched(type(solver)):
+        def step(self, p, s, t):
+            steps.append(t)
+            return super().step(p, s, t)
+
+    with pytest.raises(Diverged) as caught:
+        Watched(steps=4000, eta=5.0).predict(p)
+    sick = solver.trace(p).isfinite().logical_not().flatten(1).any(1).nonzero()[0]
+    assert caught.value.step == int(sick)
+    assert len(steps) == 4000 + int(sick)

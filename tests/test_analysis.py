@@ -11,7 +11,14 @@ from algoformer import Algorithm, Dense, Prompt, analysis
 from algoformer.analysis import Bootstrap, Candidate, match, readings, separate
 from algoformer.analysis.probe import STRENGTHS, _ridges, fit, r_squared
 from algoformer.constructions import compile, gradient_descent
-from algoformer.solvers import GradientDescent, HeavyBall, LeastSquares, NearestNeighbours, Newton
+from algoformer.solvers import (
+    GradientDescent,
+    HeavyBall,
+    LeastSquares,
+    NearestNeighbours,
+    NetworkGradientDescent,
+    Newton,
+)
 from algoformer.tasks import LinearRegression, OrthogonalQuery, ScaledInputs
 from problems import draw
 
@@ -32,7 +39,8 @@ def test_readings_are_the_trace_at_those_steps():
     p = dense(0, 4)
     trace = GD.trace(p, 9)
     assert torch.equal(readings(GD, p, [9, 0, 4, 4]), trace[[9, 0, 4, 4]])
-    assert readings(GD, p, []).shape == (0, 4, 41, 1)
+    none = readings(GD, p, [])
+    assert none.shape == (0, 4, 41, 1) and none.dtype == trace.dtype
     with pytest.raises(ValueError, match="a step must be at least 0; got -1"):
         readings(GD, p, [-1])
 
@@ -384,8 +392,7 @@ def test_a_contraction_settles_at_its_factor():
     eta = 0.5
     got = analysis.settling(GradientDescent(eta=eta), p, 8)
     factor = (1 - eta * p.x.square().mean(1)[:, 0]).abs().sort().values
-    middle = float(factor[(len(factor) - 1) // 2])
-    np.testing.assert_allclose(got.contraction.numpy(), middle, rtol=1e-6)
+    np.testing.assert_allclose(got.contraction.numpy(), np.median(factor.numpy()), rtol=1e-6)
     assert bool((got.change.diff(dim=0) < 0).all())
 
 
@@ -395,7 +402,7 @@ def test_a_sweep_moves_one_coordinate_and_a_linear_method_answers_linearly():
     got = analysis.sweep(Newton(steps=9), p, values, coordinate=2)[..., 0]
     assert got.shape == (3, 7)
     assert got.diff(dim=1).diff(dim=1).abs().max() < 1e-10
-    with pytest.raises(ValueError, match="coordinate must be below d = 5; got 5"):
+    with pytest.raises(ValueError, match="coordinate must be 0 to d - 1 = 4; got 5"):
         analysis.sweep(Newton(), p, values, coordinate=5)
 
 
@@ -425,3 +432,53 @@ def test_a_linear_rate_is_called_linear():
         analysis.rate(errors, floor=0.3)
     with pytest.raises(ValueError, match="floor must be above 0"):
         analysis.rate(errors, floor=0.0)
+
+
+def test_an_exactly_linear_rate_is_called_linear():
+    errors = 0.3 * 0.5 ** torch.arange(8.0, dtype=torch.float64)[:, None].expand(8, 4)
+    assert str(analysis.rate(errors, floor=1e-3)) == "linear, factor 0.5 a step"
+
+
+def test_errors_of_exactly_0_are_below_every_floor():
+    errors = torch.tensor([1e-2, 1e-4, 1e-8, 1e-16, 1e-32, 1e-64, 0, 0, 0], dtype=torch.float64)[:, None].expand(9, 5)
+    assert analysis.rate(errors, floor=1e-70).order == pytest.approx(2)
+
+
+@pytest.mark.parametrize("size", [1e-23, 1e20])
+def test_the_cosine_does_not_see_scale_in_float32(size):
+    target = torch.zeros(3, 41, 1)
+    a = size * torch.randn(1, 3, 41, 1, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(analysis.error_similarity(a, a, target), torch.ones(1, 1, 3))
+
+
+def test_prompts_without_pairs_induce_no_weights():
+    none = Dense(torch.zeros(2, 0, 3), torch.zeros(2, 0, 1))
+    assert analysis.induced_weights(Newton(), none, torch.Generator()).w.shape == (2, 0, 3, 1)
+    (found,) = analysis.induced_trace(Newton(), none, torch.Generator(), [2])
+    assert found.linearity.shape == (2, 0)
+    with pytest.raises(ValueError, match="rows must be at least 1; got 0"):
+        analysis.induced_weights(Newton(), dense(0, 2), torch.Generator(), rows=0)
+
+
+def test_seeds_may_be_numbers_of_numpy():
+    values = torch.randn(8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(Bootstrap(seed=np.int64(3)).means(values), Bootstrap(seed=3).means(values))
+    with pytest.raises(ValueError, match="seeds must be at least 1; got 0"):
+        Bootstrap().band(values, seeds=0)
+    table = analysis.under_shifts({"a": Newton()}, {"b": LinearRegression(d=2, n=4)}, batch=2, seed=np.int64(1))
+    assert table["b"]["a"].mean >= 0
+    p, _, _ = draw(0, 2)
+    assert torch.equal(
+        NetworkGradientDescent(seed=np.int64(3), steps=2).predict(p), NetworkGradientDescent(seed=3, steps=2).predict(p)
+    )
+
+
+def test_what_is_no_real_number_must_be_the_same_in_both():
+    for other in (torch.tensor(1.5), torch.tensor(2)):
+        with pytest.raises(ValueError, match=r"n holds torch\.int64 and must be the same in both; it differs"):
+            analysis.interpolated({"n": torch.tensor(1)}, {"n": other}, 0.5)
+
+
+def test_a_covariance_that_is_not_symmetric_does_not_whiten():
+    with pytest.raises(ValueError, match="sigma must be symmetric"):
+        analysis.whitened(torch.eye(2), torch.tensor([[1.0, 0.5], [0.0, 1.0]]))

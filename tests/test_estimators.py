@@ -4,6 +4,7 @@ import pytest
 import scipy.sparse
 import torch
 from scipy.special import expit
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_regression
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
@@ -287,3 +288,28 @@ def test_parameters_may_be_numbers_of_numpy():
             InContextRegressor(steps=wrong).fit(X, y)
     with pytest.raises(TypeError, match="ridge must be a number"):
         InContextRegressor(ridge=np.True_).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", [InContextRegressor(), InContextClassifier()], ids=repr)
+def test_what_others_are_set_to_give_changes_nothing(estimator):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    wanted = clone(estimator).fit(X, y).predict(X)
+    with config_context(transform_output="pandas"):
+        np.testing.assert_array_equal(clone(estimator).fit(X, y).predict(X), wanted)
+
+
+def test_an_estimator_answers_by_the_method_it_was_fitted_with():
+    X, y = load_iris(return_X_y=True)
+    for estimator in (InContextRegressor(), InContextClassifier()):
+        wanted = estimator.fit(X, y).predict(X)
+        np.testing.assert_array_equal(estimator.set_params(method=GradientDescent(steps=1)).predict(X), wanted)
+
+
+def test_a_method_that_counts_as_false_is_a_method():
+    class Empty(LeastSquares):
+        def __len__(self):
+            return 0
+
+    X, y = load_diabetes(return_X_y=True)
+    wanted = InContextRegressor(method=LeastSquares(), ridge=1e3).fit(X, y).predict(X)
+    np.testing.assert_allclose(InContextRegressor(method=Empty(), ridge=1e3).fit(X, y).predict(X), wanted)

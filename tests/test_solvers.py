@@ -663,3 +663,58 @@ def test_the_layers_of_a_closed_form_are_none():
     with pytest.raises(ValueError, match="LeastSquares has 0 steps; got steps = 1"):
         solvers.LeastSquares().trace(p, 1)
     assert len(solvers.LeastSquares().trace(p)) == 1
+
+
+@pytest.mark.parametrize("solver", [solvers.LeastSquares(), Newton(), GradientDescent(form="spectral")], ids=repr)
+def test_a_dense_prompt_has_the_gradient_of_its_prefixes_by_the_labels(solver):
+    p, _, _ = draw(5, 2, d=3, n=7, noise=0.1)
+
+    def gradient(answer):
+        y = p.y.clone().requires_grad_()
+        (found,) = torch.autograd.grad(answer(Dense(p.x, y)).square().sum(), y)
+        return found
+
+    wanted = gradient(lambda dense: torch.cat([solver.predict(dense.prefix(i)) for i in range(7)], 1))
+    torch.testing.assert_close(gradient(solver.predict), wanted, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("solver", [solvers.ConjugateGradient(steps=30), solvers.LBFGS(steps=30)], ids=repr)
+def test_a_feature_in_another_unit_is_not_taken_for_rounding(solver, dtype):
+    """Without labels' noise at a condition number of eps^-1/2: the weights that made the labels."""
+    small = torch.finfo(dtype).eps ** 0.5
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(64, 40, 3, generator=g, dtype=dtype) * torch.tensor([1.0, 1.0, small], dtype=dtype)
+    w = solver.predict(Prompt(x, x @ torch.ones(3, 1, dtype=dtype), torch.eye(3, dtype=dtype).expand(64, 3, 3)))
+    assert float((w - 1).abs().amax((1, 2)).median()) < 1e-3
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-6), (torch.float64, 1e-14)])
+@pytest.mark.parametrize(("mu", "scale"), [(0.1, 1e-4), (0.1, 1e-8), (1e4, 1.0), (1e12, 1.0)])
+def test_damped_newton_keeps_its_digits_where_the_penalty_outweighs_the_curvature(dtype, most, mu, scale):
+    p, _, _ = draw(2, 8, d=4, n=30)
+    x, y = p.x * scale, (torch.rand(8, 30, 1, generator=torch.Generator().manual_seed(0)).double() < 0.5) * 2.0 - 1
+    found = solvers.DampedNewton(mu=mu, damping="none", steps=6)
+    w = list(found.states(Prompt(x.to(dtype), y.to(dtype), x.to(dtype))))[-1].w.double()
+    for a, b, got in zip(x.numpy(), y.numpy(), w.numpy(), strict=True):
+        wanted = np.zeros((4, 1))
+        for _ in range(200):  # a contraction where mu is most of the curvature
+            wanted = a.T @ (b / (1 + np.exp(b * (a @ wanted)))) / (30 * mu)
+        assert np.abs(got - wanted).max() <= most * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("scale", [1e155, 1e-160])
+def test_a_dense_prompt_is_answered_at_any_scale(scale):
+    p, _, _ = draw(4, 2, d=3, n=8, noise=0.1)
+    for solver in (solvers.LeastSquares(), Newton()):
+        torch.testing.assert_close(solver.predict(Dense(scale * p.x, p.y)), solver.predict(Dense(p.x, p.y)))
+
+
+def test_a_ridge_below_the_least_number_is_that_number_and_one_above_the_largest_is_refused():
+    p = draw(1, 1)[0].to(dtype=torch.float32)
+    nothing = Prompt(p.x[:, :0], p.y[:, :0], p.queries)
+    assert not bool(solvers.Ridge(strength=1e-100).predict(nothing).any())
+    assert bool(solvers.DampedNewton(mu=1e-100, damping="backtracking").predict(nothing).eq(0).all())
+    for solver in (solvers.Ridge(strength=1e80), Newton(ridge=1e80)):
+        with pytest.raises(ValueError, match=r"a ridge in torch.float32 must be at most 3.4e\+38 squared; got 1e\+80"):
+            solver.predict(p)

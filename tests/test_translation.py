@@ -446,6 +446,8 @@ def test_models_of_text_refuse_what_does_not_fit_them():
         (lambda: text([[5, 300]]), "tokens must be 0 to 299; got 5 to 300"),
         (lambda: Text(torch.tensor([[1, 2]]), torch.tensor([1, 1]), 9), r"begin must be \(b,\) = \(1,\); got \(2,\)"),
         (lambda: Text(torch.tensor([[1, 2]]), torch.tensor([1]), 9, "all"), "mask must be one of"),
+        (lambda: Text(torch.tensor([[1, 2]]), torch.tensor([3]), 9), "begin must be 0 to s = 2; got 3 to 3"),
+        (lambda: Text(torch.tensor([[1]]), torch.tensor([1]), 9, first=torch.ones(7, dtype=torch.int64)), "first must"),
         (lambda: Translator(AlgoFormer(AlgoFormerConfig()), TASK.tokenizer), "model must be one of text"),
         (lambda: train(model, TASK, TrainConfig(loss="eq6", window=2)), "loss must be window"),
         (lambda: train(model, replace(TASK, longest=65), TrainConfig(window=2)), "positions must be at least the 65"),

@@ -81,9 +81,14 @@ class Algorithm(ABC, Generic[P, S]):
         answer = self.read(q, s).reshape(p.asked)
         finite = answer.isfinite().all(-1).all(-1)
         if not bool(finite.all()):
-            sick = self.trace(p, steps).isfinite().logical_not().flatten(1).any(1)
-            raise Diverged(type(self).__name__, int(sick.nonzero()[0]), (~finite).nonzero()[:, 0].tolist())
+            raise Diverged(type(self).__name__, self._broke(q, steps), (~finite).nonzero()[:, 0].tolist())
         return answer
+
+    def _broke(self, q: P, steps: int | None) -> int:
+        """The first step whose predictions are not all finite, found by running once more."""
+        with torch.no_grad():
+            sick = (not bool(self.read(q, s).isfinite().all()) for s in self.states(q, steps))
+            return next((t for t, broken in enumerate(sick) if broken), self._count(q, steps))
 
     def prepare(self, p: Any) -> P:
         """The prompt as init, step and read want it: p itself, or the prefixes of a dense one."""
@@ -181,8 +186,8 @@ def rollout(algorithm: Algorithm[Any, Any], prompt: Series | Chains, length: int
     if not isinstance(prompt, Series | Chains):
         raise TypeError(f"a rollout continues a Series or a Chains; got {type(prompt).__name__}")
     whole("length", length)
-    if prompt.asked[1] != 1:
-        raise ValueError(f"a rollout continues a prompt that asks one value, its next; this asks {prompt.asked[1]}")
+    if prompt.every if isinstance(prompt, Series) else prompt.partial is None:
+        raise ValueError("a rollout continues a prompt that asks one value, its next; this asks every value")
     answers = [prompt.chains[:, :0, 0] if isinstance(prompt, Chains) else prompt.x[:, :0]]
     for i in range(length):
         answers.append(algorithm.predict(prompt))

@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from numbers import Integral, Real
+from numbers import Integral, Rational, Real
 
 
 def whole(name: str, value: object, least: int = 0) -> None:
@@ -20,11 +20,16 @@ def whole(name: str, value: object, least: int = 0) -> None:
 
 def real(name: str, value: object, above: float = -math.inf, *, least: float = -math.inf) -> None:
     """Hold a value to the finite numbers above `above` and from `least` on."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    exact = isinstance(value, Rational) and not isinstance(value, Integral)  # a Fraction: tensors take none
+    if isinstance(value, bool) or exact or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number; got {value!r}")
-    if not (math.isfinite(value) and float(value) > above and float(value) >= least):
+    try:
+        size = float(value)
+    except OverflowError:
+        size = math.inf
+    if not (math.isfinite(size) and size > above and size >= least):
         bound = f"above {above:g}" if above > -math.inf else f"at least {least:g}" if least > -math.inf else "finite"
-        finite = "" if math.isfinite(value) or bound == "finite" else "finite and "
+        finite = "" if math.isfinite(size) or bound == "finite" else "finite and "
         raise ValueError(f"{name} must be {finite}{bound}; got {value}")
 
 

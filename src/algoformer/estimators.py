@@ -63,15 +63,13 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = np.asarray(y, np.float64)
         self.flat_ = y.ndim == 1
-        self.features_ = StandardScaler(with_mean=self.standardize, with_std=self.standardize).fit(X)
-        self.targets_ = StandardScaler(with_mean=self.standardize, with_std=self.standardize).fit(_columns(y))
+        self.features_ = _scaler(self).fit(X)
+        self.targets_ = _scaler(self).fit(_columns(y))
         self.x_, self.y_ = self.features_.transform(X), self.targets_.transform(_columns(y))
+        own = Newton(steps=50, start="I", ridge=float(self.ridge))
+        self.method_ = own if self.method is None else self.method
         self.contexts_ = _contexts(self)
         return self
-
-    @property
-    def _asked(self) -> Algorithm[Any, Any]:
-        return self.method or Newton(steps=50, start="I", ridge=float(self.ridge))
 
     def predict(self, X: Any) -> Numbers:
         """Ask for the labels of the rows of X."""
@@ -125,14 +123,13 @@ class InContextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = self.labels_.classes_
         if len(self.classes_) < 2:
             raise ValueError(f"y must have at least 2 classes; got 1 class: {self.classes_}")
-        self.features_ = StandardScaler(with_mean=self.standardize, with_std=self.standardize).fit(X)
+        self.features_ = _scaler(self).fit(X)
+        self.constant_ = self.method is None  # has the context a feature for the intercept?
         self.x_, self.y_ = self._inputs(X), self.labels_.transform(y).astype(np.float64)
+        own = DampedNewton(mu=float(self.ridge) / len(X), steps=30, damping="backtracking")
+        self.method_ = own if self.method is None else self.method
         self.contexts_ = _contexts(self)
         return self
-
-    @property
-    def _asked(self) -> Algorithm[Any, Any]:
-        return self.method or DampedNewton(mu=float(self.ridge) / len(self.x_), steps=30, damping="backtracking")
 
     def decision_function(self, X: Any) -> Numbers:
         """The margin of each class, of the second alone where there are two."""
@@ -160,7 +157,7 @@ class InContextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _inputs(self, X: Numbers) -> Numbers:
         x: Numbers = self.features_.transform(X)
-        return np.hstack([x, np.full((len(x), 1), 10.0)]) if self.method is None else x
+        return np.hstack([x, np.full((len(x), 1), 10.0)]) if self.constant_ else x
 
 
 def _check(estimator: InContextRegressor | InContextClassifier) -> None:
@@ -174,13 +171,19 @@ def _check(estimator: InContextRegressor | InContextClassifier) -> None:
     whole("subsets", estimator.subsets, 1)
 
 
+def _scaler(estimator: InContextRegressor | InContextClassifier) -> StandardScaler:
+    """Its own: arrays in and out, whatever others are set to give."""
+    scaler = StandardScaler(with_mean=estimator.standardize, with_std=estimator.standardize)
+    return scaler.set_output(transform="default")
+
+
 def _columns(y: Numbers) -> Numbers:
     return y[:, None] if y.ndim == 1 else y
 
 
 def _contexts(estimator: InContextRegressor | InContextClassifier) -> NDArray[np.intp]:
     """The rows of each context: all, or random ones where the method was trained with fewer."""
-    x, y, method, steps = estimator.x_, estimator.y_, estimator._asked, estimator.steps
+    x, y, method, steps = estimator.x_, estimator.y_, estimator.method_, estimator.steps
     if steps is not None and method.limit is not None and steps > method.limit:
         raise ValueError(f"steps must be at most the {method.limit} that {type(method).__name__} has; got {steps}")
     few = slice(x.shape[1])  # as many rows as features, which some constructions need
@@ -194,7 +197,7 @@ def _contexts(estimator: InContextRegressor | InContextClassifier) -> NDArray[np
 def _averaged(estimator: InContextRegressor | InContextClassifier, queries: Numbers) -> Numbers:
     """The mean of what the method answers in each context."""
     x, y, steps = estimator.x_, estimator.y_, estimator.steps
-    answers = [_ask(estimator._asked, x[rows], y[rows], queries, steps) for rows in estimator.contexts_]
+    answers = [_ask(estimator.method_, x[rows], y[rows], queries, steps) for rows in estimator.contexts_]
     mean: Numbers = np.mean(answers, axis=0)
     return mean
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from uuid import uuid4
 
 
 def folder_at(name: str, path: str | Path) -> Path:
@@ -30,7 +31,7 @@ def file_at(name: str, path: str | Path) -> Path:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; what stood there before stays until then."""
-    draft = path.with_name(f".{path.name}-{os.getpid()}")
+    draft = path.with_name(f".{path.name}-{uuid4().hex}")
     try:
         put(draft, data)
         draft.replace(path)

@@ -194,18 +194,22 @@ class Text(_Batch):
     check: InitVar[bool] = True
 
     def __post_init__(self, check: bool) -> None:
-        b = len(self.tokens)
-        for name, value, shape in (("tokens", self.tokens, "(b, s)"), ("begin", self.begin, f"(b,) = ({b},)")):
+        given = {"tokens": self.tokens, "begin": self.begin} | ({} if self.first is None else {"first": self.first})
+        for name, value in given.items():
             if not isinstance(value, Tensor) or value.dtype != torch.int64:
                 raise TypeError(f"{name} must be a tensor of torch.int64; got {_kind(value)}")
-            if value.ndim != shape.count("b,") + shape.count(" s)") or len(value) != b:
-                raise ValueError(f"{name} must be {shape}; got {tuple(value.shape)}")
+            if value.ndim != (2 if name == "tokens" else 1) or value.shape[:1] != self.tokens.shape[:1]:
+                wanted = "(b, s)" if name == "tokens" else f"(b,) = ({self.tokens.shape[0]},)"
+                raise ValueError(f"{name} must be {wanted}; got {tuple(value.shape)}")
         whole("vocabulary", self.vocabulary, 1)
         one_of("mask", self.mask, ("causal", "prefix"))
         if check and self.tokens.numel():
             low, high = (int(v) for v in self.tokens.aminmax())
             if low < 0 or high >= self.vocabulary:
                 raise ValueError(f"tokens must be 0 to {self.vocabulary - 1}; got {low} to {high}")
+            low, high = (int(v) for v in self.begin.aminmax())
+            if low < 0 or high > self.tokens.shape[1]:
+                raise ValueError(f"begin must be 0 to s = {self.tokens.shape[1]}; got {low} to {high}")
 
     @property
     def asked(self) -> tuple[int, int, int]:

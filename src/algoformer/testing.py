@@ -216,9 +216,9 @@ def _law_no_queries(c: _Case) -> None:
 
 
 def _law_autograd_flows_or_is_refused_by_name(c: _Case) -> None:
-    p = c.prompt()
-    flows = refused = False
-    for field in ("x", "y", "queries", "chains"):
+    p, flows, refused = c.prompt(), False, False
+    asked = [p] if c.pairs() is None else [p, Dense(p.x, p.y)]
+    for p, field in itertools.product(asked, ("x", "y", "queries", "chains")):
         if not hasattr(p, field):
             continue
         value = getattr(p, field).clone().requires_grad_()

@@ -31,16 +31,18 @@ class Bootstrap:
     def __post_init__(self) -> None:
         whole("draws", self.draws, least=2)
         real("level", self.level, above=0)
+        whole("seed", self.seed)
         if self.level >= 1:
             raise ValueError(f"level must be below 1; got {self.level}")
 
     def means(self, values: Float[Tensor, "b *shape"], seeds: int = 1) -> Float[Tensor, "draws *shape"]:
         """The means of resampled rows; rows come seed by seed, and each resample draws seeds, then rows within them."""
+        whole("seeds", seeds, least=1)
         b = len(values)
         if b == 0 or b % seeds:
             raise ValueError(f"values must have rows, as many for each of {seeds} seeds; got {b}")
         each = b // seeds
-        g = torch.Generator().manual_seed(self.seed)
+        g = torch.Generator().manual_seed(int(self.seed))
         rows = torch.randint(each, (self.draws, seeds, each), generator=g)
         if seeds > 1:
             rows = rows + each * torch.randint(seeds, (self.draws, seeds, 1), generator=g)

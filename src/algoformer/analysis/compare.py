@@ -7,13 +7,14 @@ L2 distance beside the cosine, and a curve per prefix beside the mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from algoformer.algorithm import Algorithm
 from algoformer.checks import whole
@@ -31,7 +32,7 @@ def readings(algorithm: Algorithm[Any, Any], prompt: Any, at: Iterable[int]) -> 
     for t, s in enumerate(algorithm.states(q, max(wanted, default=0))):
         if t in needed:
             found[t] = algorithm.read(q, s).reshape(prompt.asked)
-    return torch.stack([found[t] for t in wanted]) if wanted else torch.empty(0, *prompt.asked)
+    return torch.stack([found[t] for t in wanted]) if wanted else algorithm.predict(q, 0).new_empty(0, *prompt.asked)
 
 
 def error_similarity(
@@ -105,7 +106,7 @@ def induced_weights(
     Read `linearity` before the weights: a model that is not linear in its query has none. `rows` prompts run at once.
     """
     prompt = _prefixes(dense, generator, queries)
-    answers = torch.cat([algorithm.predict(prompt[i : i + rows], steps) for i in range(0, len(prompt.x), rows)])
+    answers = torch.cat([algorithm.predict(part, steps) for part in _parts(prompt, rows)])
     return _induced(prompt, answers, dense)
 
 
@@ -120,7 +121,7 @@ def induced_trace(
 ) -> list[Induced]:
     """The same after each of the given numbers of steps, in one run and on the same queries."""
     prompt, wanted = _prefixes(dense, generator, queries), list(at)
-    parts = [readings(algorithm, prompt[i : i + rows], wanted) for i in range(0, len(prompt.x), rows)]
+    parts = [readings(algorithm, part, wanted) for part in _parts(prompt, rows)]
     return [_induced(prompt, answers, dense) for answers in torch.cat(parts, 1)]
 
 
@@ -135,13 +136,20 @@ def _prefixes(dense: Dense, generator: torch.Generator, queries: int | None) -> 
     return Prompt(x, y, fresh, seen, check=False)
 
 
+def _parts(prompt: Prompt, rows: int) -> Iterator[Prompt]:
+    """So many prompts at a time; one part, without prompts, of none."""
+    whole("rows", rows, least=1)
+    for i in range(0, max(len(prompt.x), 1), rows):
+        yield prompt[i : i + rows]
+
+
 def _induced(prompt: Prompt, answers: Tensor, dense: Dense) -> Induced:
     b, n, d = dense.x.shape
     w = torch.linalg.lstsq(prompt.queries, answers).solution
     left = (answers - prompt.queries @ w).square().sum((1, 2))
     total = answers.square().sum((1, 2))
     linearity = torch.where(total > 0, 1 - left / total.clamp(min=torch.finfo(w.dtype).tiny), 1.0)
-    return Induced(w.reshape(b, n, d, -1), linearity.reshape(b, n))
+    return Induced(w.reshape(b, n, d, dense.y.shape[2]), linearity.reshape(b, n))
 
 
 def weight_similarity(a: Float[Tensor, "b n d k"], b: Float[Tensor, "b n d k"]) -> Float[Tensor, " b"]:
@@ -150,5 +158,7 @@ def weight_similarity(a: Float[Tensor, "b n d k"], b: Float[Tensor, "b n d k"]) 
 
 
 def _unit(v: Tensor) -> Tensor:
+    largest = pad(v.abs(), (0, 1)).amax(-1, keepdim=True)  # squares of far smaller or larger ones have no room
+    v = v / largest.where(largest > 0, 1.0)
     size: Tensor = v.norm(dim=-1, keepdim=True)
     return v / size.where(size > 0, 1.0)

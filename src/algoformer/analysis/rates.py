@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from algoformer.analysis.bootstrap import Bootstrap
+
+ROUNDING = 1e-6  # of an order
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,13 @@ class Rate:
     factor: float
     pairs: int
 
+    @property
+    def linear(self) -> bool:
+        """Is 1 within the interval, to rounding?"""
+        return self.low <= 1 + ROUNDING and self.high >= 1 - ROUNDING
+
     def __str__(self) -> str:
-        if self.low <= 1 <= self.high:
+        if self.linear:
             return f"linear, factor {self.factor:.3g} a step"
         return f"order {self.order:.2f} ({self.low:.2f} to {self.high:.2f})"
 
@@ -38,7 +46,7 @@ def rate(
         raise ValueError(f"floor must be above 0 and below the ceiling {ceiling:g}; got {floor:g}")
     logs = errors.clamp(min=torch.finfo(errors.dtype).tiny).log()
     mean = logs.mean(1)
-    inside = (mean > torch.tensor(floor).log()) & (mean < torch.tensor(ceiling).log())
+    inside = (mean > math.log(floor)) & (mean < math.log(ceiling))
     use = (inside[:-1] & inside[1:]).nonzero()[:, 0]
     if len(use) < 2:
         raise ValueError(f"a rate needs 2 pairs of steps with errors from {floor:g} to {ceiling:g}; got {len(use)}")

@@ -46,7 +46,7 @@ def under_shifts(
     table: dict[str, dict[str, Error]] = {}
     with torch.no_grad():
         for title, task in tasks.items():
-            sample = task.sample(batch, torch.Generator().manual_seed(seed), dtype)
+            sample = task.sample(batch, torch.Generator().manual_seed(int(seed)), dtype)
             last = {name: a.trace(sample.prompt)[-1] for name, a in algorithms.items()}
             table[title] = {name: relative_error(answer, sample.target) for name, answer in last.items()}
     return table
@@ -81,7 +81,7 @@ def settling(algorithm: Algorithm[Any, Any], prompt: Any, steps: int) -> Settlin
     size = trace[-1].norm(dim=-1)
     change = trace.diff(dim=0).norm(dim=-1) / size.where(size > 0, 1.0)
     ratio = change[1:] / change[:-1].clamp(min=torch.finfo(change.dtype).tiny)
-    return Settling(change, ratio.median(1).values)
+    return Settling(change, ratio.quantile(0.5, dim=1))
 
 
 def sweep(
@@ -91,7 +91,7 @@ def sweep(
     if prompt.queries.shape[1] < 1:
         raise ValueError("a sweep moves the first query; the prompt has none")
     if not 0 <= coordinate < prompt.x.shape[2]:
-        raise ValueError(f"coordinate must be below d = {prompt.x.shape[2]}; got {coordinate}")
+        raise ValueError(f"coordinate must be 0 to d - 1 = {prompt.x.shape[2] - 1}; got {coordinate}")
     queries = prompt.queries[:, :1].repeat(1, len(values), 1)
     queries[:, :, coordinate] = values.to(queries)
     with torch.no_grad():

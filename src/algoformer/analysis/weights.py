@@ -26,6 +26,10 @@ def distance_to_identity(m: Float[Tensor, "*b d d"]) -> Float[Tensor, "*b"]:
 
 def whitened(a: Float[Tensor, "*b d d"], sigma: Float[Tensor, "d d"]) -> Float[Tensor, "*b d d"]:
     """Sigma^1/2 A Sigma^1/2, which is a multiple of I where A is one of Sigma^-1."""
+    if not torch.allclose(sigma, sigma.mT, atol=0):
+        raise ValueError(
+            f"sigma must be symmetric; got one that is up to {float((sigma - sigma.mT).abs().max()):.3g} off"
+        )
     values, v = torch.linalg.eigh(sigma)
     if not bool((values > 0).all()):
         raise ValueError(f"sigma must be positive definite; got an eigenvalue {float(values.min()):.3g}")
@@ -41,6 +45,10 @@ def interpolated(a: Mapping[str, Tensor], b: Mapping[str, Tensor], share: float)
     for name in a:
         if a[name].shape != b[name].shape:
             raise ValueError(f"{name} must have one shape; got {tuple(a[name].shape)} and {tuple(b[name].shape)}")
-        if not a[name].is_floating_point() and not torch.equal(a[name], b[name].to(a[name])):
+        if not (a[name].is_floating_point() and b[name].is_floating_point()) and not _same(a[name], b[name]):
             raise ValueError(f"{name} holds {a[name].dtype} and must be the same in both; it differs")
     return {name: torch.lerp(v, b[name].to(v), share) if v.is_floating_point() else v for name, v in a.items()}
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and torch.equal(a, b.to(a.device))

@@ -259,8 +259,10 @@ def _check_rate(eta: object) -> None:
 
 def _check_definite(P: Tensor, eta: str) -> None:
     must = f"preconditioner must be symmetric and positive definite for eta = {eta!r}"
-    if P.ndim != 2 or P.shape[0] != P.shape[1]:
-        raise ValueError(f"{must}; got {tuple(P.shape)}")
+    if P.ndim != 2 or P.shape[0] != P.shape[1] or not P.is_floating_point():
+        raise ValueError(f"{must}; got {tuple(P.shape)} of {P.dtype}")
+    if not len(P):
+        return
     apart, most = float((P - P.mT).abs().max()), float(P.abs().max())
     if not apart <= torch.finfo(P.dtype).eps ** 0.5 * most:
         raise ValueError(f"{must}; got one that is up to {apart:.6g} from its transpose")

@@ -3,6 +3,9 @@
 Their step sizes are ratios of |X|⁶|y|², which has no room in float32 where X and y are 1e5 or 1e-5. So a state holds w
 as it is and all else as numbers, X and y in units of their own, powers of two. What the formulas call r, v, g and H a
 state gives in the units of the prompt, infinite where there is no room.
+
+Once the gradient is rounding noise w stays where it is. Where the gradient is X'r that noise is |X||r| in rounding, far
+below what a small singular value adds to it. BFGS, whose H loses its sign there, stops at the rounding of X'y.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class Units(NamedTuple):
 
 
 class Conjugate(NamedTuple):
-    """The iterate; as numbers the residual, the direction, the gradient's squared norm and noise, the inputs; units."""
+    """The iterate; as numbers the residual, the direction, |g|², the noise of g by |r|, and X; and the units."""
 
     w: Tensor
     rest: Tensor
@@ -60,10 +63,7 @@ class Conjugate(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConjugateGradient(Linear[Conjugate]):
-    """w ← w + α v, α = |g|²/|Xv|²; v ← g + (|g|²/|g₋₁|²) v with g = X'(y - Xw) (Hestenes and Stiefel).
-
-    Once g is rounding noise w stays where it is.
-    """
+    """w ← w + α v, α = |g|²/|Xv|²; v ← g + (|g|²/|g₋₁|²) v with g = X'(y - Xw) (Hestenes and Stiefel)."""
 
     steps: int = 20
 
@@ -73,11 +73,11 @@ class ConjugateGradient(Linear[Conjugate]):
     def init(self, p: Prompt) -> Conjugate:
         x, y, units = _measured(p)
         g = x.mT @ y
-        return Conjugate(origin(p), y, g, _dot(g, g), _noise(g), x, units)
+        return Conjugate(origin(p), y, g, _dot(g, g), _rounding(x), x, units)
 
     def step(self, p: Prompt, s: Conjugate, t: int) -> Conjugate:
         xv = s.x @ s.along
-        alpha = ratio(s.g2.where(s.g2 > s.noise.square(), 0.0), _dot(xv, xv))
+        alpha = ratio(s.g2.where(_heard(s.g2, s.rest, s.noise), 0.0), _dot(xv, xv))
         r = s.rest - alpha * xv
         g = s.x.mT @ r
         g2 = _dot(g, g)
@@ -126,11 +126,13 @@ class BFGS(Linear[Curved]):
         eye = torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
         h = (ratio(torch.ones_like(top), top) * eye)[:, None].expand(-1, y.shape[2], -1, -1)
         g = -x.mT @ y
-        return Curved(origin(p), g, _noise(g), h, x, units)
+        noise = 32 * torch.finfo(x.dtype).eps * g.norm(dim=1, keepdim=True)
+        return Curved(origin(p), g, noise, h, x, units)
 
     def step(self, p: Prompt, s: Curved, t: int) -> Curved:
         v = -torch.einsum("bkde,bek->bdk", s.inverse, s.slope)
-        v, z = _searched(self.search, s, v)
+        v, xv = _searched(self.search, s, v.where(_dot(s.slope, s.slope) > s.noise.square(), 0.0))
+        z = s.x.mT @ xv
         rho = ratio(torch.ones_like(v[:, :1]), _dot(v, z)).mT[..., None]
         a, c = v.mT[..., None], z.mT[..., None]  # columns [b k d 1]
         hz = s.inverse @ c
@@ -139,9 +141,10 @@ class BFGS(Linear[Curved]):
 
 
 class Remembered(NamedTuple):
-    """The iterate; as numbers the gradient, its noise, the last s and z = S s, 1/λmax, the inputs; and the units."""
+    """The iterate; as numbers residual, gradient, its noise by |r|, the last s and z = S s, 1/λmax, X; the units."""
 
     w: Tensor
+    rest: Tensor
     slope: Tensor
     noise: Tensor
     past: tuple[tuple[Tensor, Tensor], ...]
@@ -171,8 +174,7 @@ class LBFGS(Linear[Remembered]):
     def init(self, p: Prompt) -> Remembered:
         x, y, units = _measured(p)
         top, _ = extremes(x)
-        g = -x.mT @ y
-        return Remembered(origin(p), g, _noise(g), (), ratio(torch.ones_like(top), top), x, units)
+        return Remembered(origin(p), y, -x.mT @ y, _rounding(x), (), ratio(torch.ones_like(top), top), x, units)
 
     def step(self, p: Prompt, s: Remembered, t: int) -> Remembered:
         v = -s.slope
@@ -183,8 +185,9 @@ class LBFGS(Linear[Remembered]):
         v = v * (ratio(_dot(*s.past[-1]), _dot(s.past[-1][1], s.past[-1][1])) if s.past else s.scale)
         for (a, z), weight in zip(s.past, reversed(weights), strict=True):
             v = v + (weight - ratio(_dot(z, v), _dot(a, z))) * a
-        v, z = _searched(self.search, s, v)
-        return s._replace(w=s.w + s.unit.w * v, slope=s.slope + z, past=(*s.past, (v, z))[-self.memory :])
+        v, xv = _searched(self.search, s, v.where(_heard(_dot(s.slope, s.slope), s.rest, s.noise), 0.0))
+        r, past = s.rest - xv, (*s.past, (v, s.x.mT @ xv))[-self.memory :]
+        return s._replace(w=s.w + s.unit.w * v, rest=r, slope=-s.x.mT @ r, past=past)
 
 
 def _measured(p: Prompt) -> tuple[Tensor, Tensor, Units]:
@@ -195,18 +198,24 @@ def _measured(p: Prompt) -> tuple[Tensor, Tensor, Units]:
 
 
 def _searched(search: Search, s: Curved | Remembered, v: Tensor) -> tuple[Tensor, Tensor]:
-    """The step along v, and the change of the gradient that it makes; none once the gradient is rounding noise."""
-    v = v.where(_dot(s.slope, s.slope) > s.noise.square(), 0.0)
-    z = s.x.mT @ (s.x @ v)
+    """The step along v, and what X makes of it."""
+    xv = s.x @ v
     if search == "unit":
-        return v, z
-    alpha = ratio(-_dot(s.slope, v), _dot(v, z))
-    return alpha * v, alpha * z
+        return v, xv
+    alpha = ratio(-_dot(s.slope, v), _dot(xv, xv))
+    return alpha * v, alpha * xv
 
 
-def _noise(g: Tensor) -> Tensor:
-    size: Tensor = g.norm(dim=1, keepdim=True)
-    return 32 * torch.finfo(g.dtype).eps * size
+def _rounding(x: Tensor) -> Tensor:
+    """Of X'r, by |r|."""
+    size: Tensor = x.norm(dim=(1, 2), keepdim=True)
+    return 8 * torch.finfo(x.dtype).eps * size
+
+
+def _heard(g2: Tensor, r: Tensor, noise: Tensor) -> Tensor:
+    """Where the gradient X'r, of squared norm g2, is above its rounding; an r of 0 is taken for that of its labels."""
+    size: Tensor = r.norm(dim=1, keepdim=True) + torch.finfo(r.dtype).eps
+    return g2 > (noise * size).square()
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:

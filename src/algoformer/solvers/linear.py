@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -67,6 +68,14 @@ def cutoff(x: Float[Tensor, "*b n d"]) -> Float[Tensor, "*b 1"]:
 def ratio(a: Tensor, b: Tensor) -> Tensor:
     """a / b, and 0 where b is 0: a converged method, or one without examples, stays where it is."""
     return torch.where(b == 0, 0.0, a / torch.where(b == 0, 1.0, b))
+
+
+def root(ridge: float, dtype: torch.dtype) -> float:
+    """√ridge as a number of this precision; one that would be 0 there is the least that is not."""
+    room, found = torch.finfo(dtype), math.sqrt(ridge)
+    if found > room.max:
+        raise ValueError(f"a ridge in {dtype} must be at most {room.max:.3g} squared; got {ridge:g}")
+    return max(found, room.tiny)
 
 
 def unit(v: Float[Tensor, "*b n k"]) -> Float[Tensor, "*b 1 k"]:

@@ -16,7 +16,7 @@ from torch.nn.functional import logsigmoid, pad, softplus
 
 from algoformer.checks import one_of, real, whole
 from algoformer.prompt import Prompt
-from algoformer.solvers.linear import Linear, counts, extremes, origin
+from algoformer.solvers.linear import Linear, counts, extremes, origin, root
 
 
 class Fit(NamedTuple):
@@ -68,12 +68,19 @@ class DampedNewton(Linear[Fit]):
         half = (logsigmoid(margin) + logsigmoid(-margin)) / 2  # √ of a curvature that is 0 would have no derivative
         rows = torch.einsum("bnk,bnd->bknd", half.exp() / s.n.sqrt(), s.x)
         eye = torch.eye(s.x.shape[2], dtype=s.x.dtype, device=s.x.device)
-        q, r = torch.linalg.qr(torch.cat([rows, self.mu**0.5 * eye.expand(*rows.shape[:2], -1, -1)], 2))
+        least = root(self.mu, s.x.dtype)
+        q, r = torch.linalg.qr(torch.cat([rows, least * eye.expand(*rows.shape[:2], -1, -1)], 2))
+        drowned = (
+            rows.detach().square().sum((2, 3), keepdim=True) < self.mu
+        )  # Q's rows of these, in its others' rounding
+        by_x = torch.linalg.solve_triangular(r, rows, upper=True, left=False)
+        n = rows.shape[2]
+        q = torch.cat([by_x.where(drowned, q[:, :, :n]), q[:, :, n:]], 2)
         wrong = -s.y * margin
         far = wrong > 14  # hardly curved and far from 0: u = e^(wrong/2) would multiply Q's rounding, so these go by X'
         u = (s.y * (wrong.clamp(max=14) / 2).exp()).where(~far, 0.0) / s.n.sqrt()
         pull = s.x.mT @ (s.y * torch.sigmoid(wrong)).where(far, 0.0) / s.n
-        z = q.mT @ torch.cat([-u, self.mu**0.5 * s.w], 1).mT[..., None]
+        z = q.mT @ torch.cat([-u, least * s.w], 1).mT[..., None]
         return z - torch.linalg.solve_triangular(r.mT, pull.mT[..., None], upper=False), r
 
     def _size(self, s: Fit, decrement: Tensor, change: Tensor) -> Tensor:

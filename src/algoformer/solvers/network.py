@@ -48,7 +48,7 @@ class NetworkGradientDescent(Algorithm[Prompt, Network]):
     def init(self, p: Prompt) -> Network:
         x, y = p.pairs
         (b, _, d), k = x.shape, y.shape[2]
-        g = torch.Generator().manual_seed(self.seed)
+        g = torch.Generator().manual_seed(int(self.seed))
         W = torch.randn(d, self.hidden, generator=g, dtype=torch.float64) / d**0.5
         return Network(W.to(x).expand(b, -1, -1), x.new_zeros(b, self.hidden, k), x, y, counts(p))
 

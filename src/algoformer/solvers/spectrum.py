@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from algoformer.prompt import Dense
-from algoformer.solvers.linear import cutoff, ratio
+from algoformer.solvers.linear import cutoff, ratio, root, unit
 
 
 class Directions(NamedTuple):
@@ -50,20 +50,22 @@ def prefixes(p: Dense, ridge: float = 0.0) -> Directions:
     """
     x, y = p.x.double(), p.y.double()
     n, d = x.shape[1:]
+    u = unit(x.flatten(1)[:, :, None])
+    x = x / u
     eps, wanted = torch.finfo(x.dtype).eps, torch.finfo(p.x.dtype).eps
-    values, v = torch.linalg.eigh(before(x, x) + ridge * torch.eye(d, dtype=x.dtype, device=x.device))
+    eye = torch.eye(d, dtype=x.dtype, device=x.device)
+    values, v = torch.linalg.eigh(before(x, x) + (ridge**0.5 / u[..., None]).square() * eye)
     top = values[..., -1:]
     some = values > max(n, d) * eps * top
     z = ratio(v.mT @ before(x, y), values.where(some, 0.0)[..., None].expand(*values.shape, y.shape[2]))
     doubtful = (some & (values < eps / max(wanted, 1e3 * eps) * top)).any(-1)
     doubtful |= some.sum(-1) < torch.arange(n, device=x.device).clamp(max=d)
-    found = [values.where(some, 0.0).sqrt().to(p.x), v.to(p.x), z.to(p.x)]
+    found = [(u * values.where(some, 0.0).sqrt()).to(p.x), v.to(p.x), (z / u[..., None]).to(p.x)]
     if bool(doubtful.any()):
         s, v, z = directions(*p.expand()[doubtful.flatten()].pairs, ridge)
         more = d - s.shape[1]
-        found[0][doubtful] = pad(s, (0, more))
-        found[1][doubtful] = pad(v, (0, more))
-        found[2][doubtful] = pad(z, (0, 0, 0, more))
+        slow = pad(s, (0, more)), pad(v, (0, more)), pad(z, (0, 0, 0, more))
+        found = [f.index_put((doubtful,), by) for f, by in zip(found, slow, strict=True)]
     return Directions(*found)
 
 
@@ -72,7 +74,7 @@ def ridged(x: Tensor, y: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
     if ridge == 0:
         return x, y
     b, _, d = x.shape
-    rows = ridge**0.5 * torch.eye(d, dtype=x.dtype, device=x.device)
+    rows = root(ridge, x.dtype) * torch.eye(d, dtype=x.dtype, device=x.device)
     return torch.cat([x, rows.expand(b, d, d)], 1), pad(y, (0, 0, 0, d))
 
 
