@@ -1,6 +1,8 @@
 """Exact losses against each other, against rationals, against literal prompts, and against known values."""
 
 from fractions import Fraction
+from inspect import unwrap
+from math import comb, prod
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from algoformer.theory import (
 
 SIGMA = torch.diag(torch.tensor([1, 1, 0.25, 0.0625, 1], dtype=torch.float64))
 EYE = torch.eye(5, dtype=torch.float64)
+PLANE = torch.eye(2, dtype=torch.float64)
 
 
 def randn(generator, *shape):
@@ -104,6 +107,27 @@ def test_rational_losses_of_one_model_written_in_many_ways_are_equal():
         turned = [[Fraction(1, 2), Fraction(1, 3)], [Fraction(-1, 3), Fraction(1, 2)]]
         assert matrix_loops(turned, n, 3, C) == matrix_layers([turned] * 3, n, C)
         assert matrix_loops(turned, n, 0, C) == symmetric_loops(inverse * a[0], n, 0, C)
+
+
+@pytest.mark.parametrize(("d", "n", "loops"), [(1, 1, 3), (2, 7, 4), (5, 3, 3), (10, 20, 2)])
+def test_a_symmetric_matrix_of_rank_one_has_the_loss_found_by_hand_from_chi_squared_moments(d, n, loops):
+    g = Fraction(3, 5)
+    moments = [Fraction(prod(range(n, n + 2 * k, 2)), n**k) for k in range(2 * loops + 1)]  # of w ~ chi^2_n / n
+    binomial = [comb(loops, k) * (-g) ** k for k in range(1, loops + 1)]  # (1 - g w)^L - 1 = sum_k binomial_k w^k
+    pairs = [(i + j, a * b) for i, a in enumerate(binomial) for j, b in enumerate(binomial)]
+    beside = sum(c * moments[k + 1] for k, c in pairs) * Fraction(d - 1, n)
+    first = sum(comb(2 * loops, k) * (-g) ** k * m for k, m in enumerate(moments))
+    G = np.diag([g, *[Fraction(0)] * (d - 1)])
+    assert symmetric_loops(G, n, loops) == d - 1 + beside + first
+
+
+@given(st.fractions(0, 2, max_denominator=50))
+@settings(max_examples=15, deadline=None)
+def test_the_loss_of_two_loops_bends_down_along_a_symmetric_direction_as_found_by_hand(g):
+    low, middle, high = (symmetric_loops(np.diag([v, *[Fraction(0)] * 9]), 20, 2) for v in (g - 1, g, g + 1))
+    second = Fraction("16.8") - Fraction("43.56") * g + Fraction("27.72") * g**2
+    fourth = 2 * Fraction("27.72")
+    assert low + high - 2 * middle == second + fourth / 12
 
 
 def test_numbers_of_numpy_do_not_overflow():
@@ -286,11 +310,27 @@ def test_sums_that_lost_their_digits_are_refused_and_rationals_are_offered():
         (lambda: symmetric_loops([[1, 2]], 20, 2), r"A must be square; got shape \(1, 2\)"),
         (lambda: matrix_loops(EYE[:2], 20, 2), r"A must be square; got shape \(2, 5\)"),
         (lambda: plane_layers(EYE.expand(4, 5, 5), 20), "exact at d = 2; got d = 5: use `sampled`"),
+        (
+            lambda: plane_layers(PLANE.expand(2, 2, 2), 5, None, PLANE.expand(4, 2, 2)),
+            r"B must be \(2, 2, 2\), or without the idle last one; got \(4, 2, 2\)",
+        ),
+        (lambda: plane_layers(PLANE.expand(3, 2, 2), 5, None, PLANE[None]), r"idle last one; got \(1, 2, 2\)"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("B", [EYE[None, :3, :3], EYE[None, :2], EYE[:2, :2]])
+def test_covariates_of_another_size_are_refused_by_name_where_no_shapes_are_executed(B):
+    A, g = PLANE.expand(2, 2, 2), torch.Generator()
+    for call in (
+        lambda: unwrap(plane_layers)(A, 5, None, B),
+        lambda: unwrap(sampled)(A, 5, None, B, samples=2, generator=g),
+    ):
+        with pytest.raises(ValueError, match=r"B must (be|have) .*; got"):
+            call()
 
 
 def test_single_precision_is_refused():

@@ -97,6 +97,6 @@ def shift_factor(d: int, n: int, loops: int, zeta: float) -> float:
 
 
 def moment_radius(d: int, n: int, k: int) -> float:
-    """Lemma 4.2: 4 k d / sqrt n, the relative distance of E S^k from its population value."""
+    """Lemma 4.2: 4 k d / sqrt n, how far E S^k is at most from its population value, relatively, for n >= 4 k^2 d^2."""
     d, n, k = integer("d", d, 1), integer("n", n, 1), integer("k", k, 1)
     return exp(log(4 * k * d) - log(n) / 2)

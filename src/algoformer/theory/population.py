@@ -184,7 +184,10 @@ def plane_layers(
     covariance: Float[Tensor, "d d"] | None = None,
     B: Float[Tensor, "t2 d d"] | None = None,
 ) -> Float[Tensor, ""]:
-    """The loss of any stack of 2 x 2 layers (A_l, B_l), by cubature: exact, and a sum of squares."""
+    """The loss of any stack of 2 x 2 layers (A_l, B_l), by cubature: exact, and a sum of squares.
+
+    The last B_l is idle, and may be left out.
+    """
     G, transport = _whitened(A, covariance, B)
     if G.shape[-1] != 2:
         raise ValueError(f"layers of any depth are exact at d = 2; got d = {G.shape[-1]}: use `sampled`")
@@ -204,7 +207,7 @@ def sampled(
     """The loss of any stack of layers (A_l, B_l) by Rao-Blackwell Monte Carlo, and its standard error.
 
     Only the examples are drawn; the mean over w and x_q is exact. Layers move the covariates too where B is given
-    (Ahn et al., equation 13). The mean is differentiable.
+    (Ahn et al., equation 13), whose last is idle and may be left out. The mean is differentiable.
     """
     G, transport = _whitened(A, covariance, B)
     whole("samples", samples, 2)
@@ -218,7 +221,13 @@ def _whitened(A: Tensor, covariance: Tensor | None, B: Tensor | None) -> tuple[T
     """R' A_l R and R^-1 B_l R for Sigma = R R': the layers as they act on white prompts."""
     stack: Tensor = matrices("A", A, 3)
     root = torch.linalg.cholesky(covariance_matrix(covariance, like=stack))
-    return root.T @ stack @ root, None if B is None else torch.linalg.solve(root, array("B", B, 3) @ root)
+    G = root.T @ stack @ root
+    if B is None:
+        return G, None
+    moves, depth = matrices("B", B, 3), len(stack)
+    if moves.shape[1:] != stack.shape[1:] or len(moves) not in (depth, depth - 1):
+        raise ValueError(f"B must be {tuple(stack.shape)}, or without the idle last one; got {tuple(moves.shape)}")
+    return G, torch.linalg.solve(root, moves @ root)
 
 
 def _residual(W: Tensor, G: Tensor, B: Tensor | None = None) -> Tensor:
