@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import algoformer
-from algoformer import zoo
+from algoformer import training, zoo
 from algoformer.cli import app
 
 
@@ -74,6 +74,11 @@ def test_a_shipped_translator_is_scored_on_its_own_text():
         (["evaluate", "tatoeba-de-en", "--data", "nowhere"], "nowhere must hold either train.de or train.de.gz"),
         (["evaluate", "linear-regression-d20", "--task", "NumberWords"], "is a model of numbers and must be asked num"),
         (["evaluate", "linear-regression-d20", "--beam", "3"], "beam must be left out for a model of numbers; got 3"),
+        (
+            ["train", "--dry-run", "--preset", "gatmiry", "--train.smoothing", "0.1"],
+            "smoothing must be 0 where numbers",
+        ),
+        (["train", "--dry-run", "--train.dims", "5:2"], "of train.dims, stop must be at least"),
         (["train", "--dry-run", "--device", "birds"], "device must be one that is here; got 'birds'"),
         (["reproduce", "--more", "5"], "more must be left out without minutes, which it comes after; got 5"),
     ],
@@ -81,6 +86,17 @@ def test_a_shipped_translator_is_scored_on_its_own_text():
 def test_what_does_not_apply_is_refused(arguments, message):
     result = run(*arguments)
     assert result.exit_code == 2 and message in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory: 4 TB\nframe 0: ..")], ids=repr)
+def test_memory_that_is_not_there_is_one_line(monkeypatch, error):
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr(training, "train", full)
+    result = run("train", "--preset", "gatmiry")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith("algoformer: there must be more memory, or less asked at once; ")
 
 
 def test_the_command_in_the_help_of_train_works():

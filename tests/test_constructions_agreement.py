@@ -26,7 +26,7 @@ from algoformer.constructions import (
     fuse,
     regression_with_representation,
 )
-from algoformer.prompt import Dense, Prompt
+from algoformer.prompt import Chains, Dense, Prompt, Series
 from algoformer.tasks import Representation
 
 Z = Stream(x=2, y=2, v=2, o=2, s=1, one=1, example=1, label=1, query=1, blank=1, k=4, q=4, log_n=1)
@@ -296,3 +296,132 @@ def test_a_fused_program_has_the_range_of_its_parts(generator):
         for p in (plain, fuse(plain)):
             with pytest.raises(ValueError, match=r"was declared for \|[hr]\| up to [12]; got"):
                 compile(p, "softmax").predict(Prompt(scale[0] * x, scale[1] * y, scale[0] * x[:, :1]))
+
+
+def tokens_of(kind, *groups, interleaved=False):
+    """Tokens that hold 1 in the register of their own name and in `one`."""
+    marked = (Group(g.name, g.track, {**g.fill, g.name: 1, "one": 1}, g.start, g.stop) for g in groups)
+    return Encoder(tuple(marked), kind, interleaved)
+
+
+COPIED = [
+    (Chains, "partial", -1, False), (Chains, "partial", None, True), (Chains, "partial", 1, True),
+    (Prompt, "queries", None, False), (Prompt, "blank", None, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "track", "stop", "always"), COPIED)
+def test_a_sink_that_may_be_empty_is_refused(kind, track, stop, always):
+    z = Stream(x=1, o=1, one=1, keys=1, sink=1, k=6, q=6)
+    own, field = ("states", "s") if kind is Chains else ("examples", "x")
+    code = {"x": field, "k": Code(3, key=True), "q": Code(3, shift=1)}
+    tokens = tokens_of(kind, Group("keys", own, code), Group("sink", track, {}, stop=stop))
+    copy = Copy(into=z.o, value=z.x, key=z.k, query=z.q, keys="keys", queries="keys", sink="sink")
+    p = Program(name="shift", stream=z, encoder=tokens, read=z.o, at="keys", steps=0, pre=[copy])
+    if not always:
+        with pytest.raises(
+            Unsupported, match="a sink must be in sight of all tokens, whatever is seen; sink may not be"
+        ):
+            compile(p, "softmax")
+        return
+    v = torch.arange(1.0, 4.0, dtype=torch.float64)
+    q = Chains(v[None, None, :, None], v[None, :1, None]) if kind is Chains else prompt([1, 1, 1], m=0)
+    values = q.chains[:, 0] if kind is Chains else q.x[..., :1]
+    q = q if kind is Chains else Prompt(values, values, values[:, :0])
+    state = compile(p, "softmax").init(q)
+    assert torch.equal(state.stream[:, :2, z.rows["o"]], values[:, 1:])
+    assert not state.stream[:, 2:, z.rows["o"]].any()
+
+
+@pytest.mark.parametrize(
+    ("keys", "dumps", "causal"),
+    [
+        ({"stop": 2}, {"start": 2}, False),
+        ({"start": -1}, {"start": 2}, False),
+        ({"stop": 2}, {"start": 2, "stop": 4}, True),
+    ],
+)
+def test_a_mean_whose_dumps_may_be_fewer_than_its_keys_is_refused(keys, dumps, causal):
+    z = Stream(x=1, o=1, one=1, keys=1, dumps=1, slot=1)
+    groups = (
+        Group("keys", "values", {"x": "x"}, **keys),
+        Group("dumps", "values", {}, **dumps),
+        Group("slot", "next", {}),
+    )
+    mean = Mac(
+        into=z.o, value=z.x, key=z.keys, query=z.slot, keys="keys", queries="slot", mean=True, dump="dumps", score=1.0
+    )
+    p = Program(
+        name="a mean",
+        stream=z,
+        encoder=tokens_of(Series, *groups),
+        read=z.o,
+        at="slot",
+        steps=0,
+        pre=[mean],
+        causal=causal,
+    )
+    reason = "a causal mean needs as many dumps as keys" if causal else "keys may be keys where there are no dumps"
+    with pytest.raises(Unsupported, match=reason):
+        compile(p, "softmax")
+
+
+def test_what_is_asked_stands_behind_interleaved_examples():
+    z = Stream(x=1, o=1, one=1, blank=1, values=1, asked=1)
+    for kind, track, after in ((Series, "values", "next"), (Prompt, "examples", "queries")):
+        groups = Group("blank", "blank", {}), Group("values", track, {"x": "x"}), Group("asked", after, {})
+        total = Mac(into=z.o, value=z.x, key=z.values, query=z.asked, keys="values", dump="blank", score=1.0)
+        p = Program(
+            name="a sum", stream=z, encoder=tokens_of(kind, *groups, interleaved=True), read=z.o, at="asked",
+            steps=0, pre=[total], causal=True,
+        )  # fmt: skip
+        v = torch.arange(1.0, 5.0, dtype=torch.float64)[None, :, None]
+        q = Series(v) if kind is Series else Prompt(v, v, v[:, :2])
+        for machine in (Interpreter(p), *(compile(p, attention) for attention in ("linear", "relu", "softmax"))):
+            assert torch.allclose(machine.predict(q), v.sum(), rtol=0, atol=1e-7)
+
+
+GROW = Linear(into=Z.v, value=100.0 * Z.x)
+SMALL = {"score": None, "key": Z.v, "query": Z.x}
+TURN = Linear(into=Z.v, value=Z.v.through(torch.tensor([[0.0, -100.0], [0.01, 0.0]])))
+OUTSIDE = {
+    "in pre, declared": {"pre": [mac(score=0.01)]},
+    "in pre, of a register that shrinks after": {
+        "pre": [[Linear(into=Z.x, value=10.0 * Z.x)], [mac(score=None)], [Linear(into=Z.x, value=0.01 * Z.x)]]
+    },
+    "between two layers of a loop": {"loop": [[GROW], [mac(**SMALL), Clear(Z.v)]], "steps": 1},
+    "between two layers of a loop, declared": {
+        "loop": [[GROW], [mac(**SMALL | {"score": 0.5}), Clear(Z.v)]],
+        "steps": 1,
+    },
+    "between two layers of post": {"post": [[GROW], [mac(**SMALL)]]},
+    "between two passes": {
+        "pre": [Linear(into=Z.v, value=Z.x)],
+        "loop": [mac(key=Z.v, score=0.5), TURN],
+        "steps": 2,
+    },
+}
+
+
+@pytest.mark.parametrize("sections", OUTSIDE.values(), ids=OUTSIDE)
+def test_a_score_is_held_where_it_runs(sections):
+    p = program(**sections, bounds={"x": 0.5, "v": 0.5})
+    q = prompt([1, 1, 1])
+    q = Prompt(0.3 * q.x, q.y, 0.3 * q.queries)
+    with pytest.raises(ValueError, match=r"a program was declared for <[xv], x> up to 0\.\d+; got"):
+        compile(p, "softmax").predict(q)
+    tiny = Prompt(1e-4 * q.x, q.y, 1e-4 * q.queries)
+    with torch.no_grad():
+        assert torch.allclose(compile(p, "softmax").predict(tiny), Interpreter(p).predict(tiny), rtol=0, atol=1e-7)
+
+
+def test_a_score_that_no_query_takes_is_not_held():
+    q = prompt([1, 1, 1])
+    low = Prompt(0.1 * q.x, q.y, 9.0 * q.queries)
+    for options in ({"queries": "examples"}, {"block": Z.query}):
+        p = program(pre=[mac(score=0.05, **options)])
+        with torch.no_grad():
+            got, wanted = (machine.init(low).stream for machine in (compile(p, "softmax"), Interpreter(p)))
+        assert torch.allclose(got, wanted, rtol=0, atol=1e-9)
+    with pytest.raises(ValueError, match=r"was declared for <x, x> up to 0.05"):
+        compile(program(pre=[mac(score=0.05)]), "softmax").predict(low)

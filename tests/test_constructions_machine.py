@@ -26,6 +26,7 @@ from algoformer.constructions import (
     Stream,
     Table,
     Unsupported,
+    autoregression,
     compile,
     damped_newton,
     decoder_gradient_descent,
@@ -43,7 +44,7 @@ from algoformer.constructions import (
     show,
 )
 from algoformer.constructions.catalogue import CATALOGUE
-from algoformer.prompt import Dense, Prompt
+from algoformer.prompt import Dense, Prompt, Series
 from algoformer.solvers import GradientDescent
 from algoformer.tasks import Representation
 
@@ -390,6 +391,18 @@ def test_training_on_from_compiled_weights_repairs_a_disturbed_model(generator):
     assert float(loss(fresh).detach()) < before / 5
 
 
+@pytest.mark.parametrize(("attention", "least", "most"), [("linear", 0.0, 1e-9), ("relu", 1.0, float("inf"))])
+def test_a_change_of_the_last_digits_opens_the_masks_of_relu_attention_alone(generator, attention, least, most):
+    model = compile(descent_step(3, eta=0.3, steps=3, x=9.0, y=9.0), attention)
+    q = prompt(generator)
+    wanted = GradientDescent(eta=0.3, steps=3).predict(q)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(1e-12 * torch.randn(weight.shape, generator=generator, dtype=torch.float64))
+        model.outside = "ignore"
+        assert least <= float((model.predict(q) - wanted).abs().max()) <= most
+
+
 def test_a_function_of_your_own_is_saved_by_name(generator, tmp_path):
     table = Table(into=Z.o, value=Z.x, function=torch.tanh, name="tanh", domain=(-4.0, 4.0), hinges=64)
     q = prompt(generator, k=3)
@@ -438,6 +451,66 @@ def test_a_table_of_your_own_cannot_be_saved_under_a_name_of_ours(tmp_path):
     cube = Table(into=Z.o, value=Z.x, function=lambda v: v**3, name="square", domain=(-1.0, 1.0), hinges=8)
     with pytest.raises(ValueError, match="must have a name of its own to be saved; 'square' is taken"):
         save(compile(program([cube])), tmp_path)
+
+
+def test_a_name_that_begins_as_ours_does_is_your_own(generator, tmp_path):
+    table = Table(into=Z.o, value=Z.x, function=torch.sin, name="step size of mine", domain=(-4.0, 4.0), hinges=64)
+    model, q = compile(program([table])), prompt(generator, k=3)
+    save(model, tmp_path)
+    assert torch.equal(load(tmp_path, {"step size of mine": torch.sin}).predict(q), model.predict(q))
+
+
+def test_a_table_may_have_jumps_but_must_be_differentiated(generator):
+    def table(function):
+        return Table(into=Z.o, value=Z.x, function=function, name="f", domain=(-4.0, 4.0), hinges=256)
+
+    q = prompt(generator, k=3)
+    far = q.queries.abs() > 0.1
+    for function in (lambda v: (v > 0).to(v), torch.ones_like):
+        with torch.no_grad():
+            got = compile(program([table(function)])).predict(q)
+        assert torch.allclose(got[far], function(q.queries)[far], rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match=r"a function that torch can differentiate twice; got: .*heaviside"):
+        compile(program([table(lambda v: torch.heaviside(v, torch.ones_like(v)))]))
+
+
+def test_numbers_that_are_none_are_refused_at_the_door():
+    kept = {"into": Z.o, "value": Z.x, "key": Z.x, "query": Z.x}
+    for options, reason in (
+        ({"scale": float("nan")}, "scale must be finite; got nan"),
+        ({"score": -1.0}, "score must be above 0; got -1"),
+        ({"mass": float("inf")}, "mass must be finite and at least 0; got inf"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            Mac(**kept, **options)
+    with pytest.raises(TypeError, match="scale must be a number; got 'a'"):
+        Mac(**kept, scale="a")
+    with pytest.raises(ValueError, match="slope must be finite; got nan"):
+        Leaky(into=Z.o, value=Z.x, slope=float("nan"))
+    with pytest.raises(ValueError, match="an end of the domain must be finite; got inf"):
+        Table(into=Z.o, value=Z.x, function=torch.sin, name="sine", domain=(0.0, float("inf")), hinges=8)
+    for options, reason in (
+        ({"answers": 2}, "answers must be one of None, 1; got 2"),
+        ({"examples": -1}, "examples must be at least 0; got -1"),
+        ({"bounds": {"x": -1.0}}, "the bound of x must be at least 0; got -1"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            program([Linear(into=Z.o, value=Z.x)], **options)
+
+
+def test_rows_of_a_form_count_from_its_end_as_well():
+    assert (str(Z.x[-1]), str(Z.x[-3])) == ("x[2]", "x[0]")
+    for row in (3, -4):
+        with pytest.raises(ValueError, match=f"rows of a form must lie in its 3; got {row}"):
+            Z.x[row]
+
+
+def test_a_series_must_hold_a_window():
+    model = compile(autoregression(2, 3, eta=0.1, steps=1), "relu")
+    three, two = (Series(torch.ones(1, n, 2, dtype=torch.float64)) for n in (3, 2))
+    assert not model.predict(three).any()
+    with pytest.raises(ValueError, match="a series must have at least q = 3 values; got 2"):
+        model.predict(two)
 
 
 def test_sizes_may_be_numbers_of_numpy(generator):

@@ -271,6 +271,7 @@ def test_a_result_whose_numbers_make_no_claim_is_broken(tmp_path):
     file.write_text(json.dumps(document | {"result": dict.fromkeys(document["result"], "text")}))
     records, broken = Store(tmp_path).records()
     assert records == [] and "its numbers must make claims" in broken[file]
+    assert [o.status for o in run_quickly(tmp_path).outcomes] == ["made"]  # and is made again
 
 
 def test_results_go_into_a_folder_and_runs_to_a_device_that_is_here(tmp_path):

@@ -566,3 +566,34 @@ def test_the_pace_of_a_run_is_that_of_its_steps(monkeypatch):
     r, rates = recipe(steps=100), []
     train(model_of(r.model), dataclasses.replace(r.task, dense=True), r.train, progress=lambda p: rates.append(p.rate))
     assert rates == pytest.approx([100.0] * 10) and now[0] > 900
+
+
+def test_a_line_that_has_no_room_is_an_error_and_spoils_no_other(tmp_path, monkeypatch):
+    file, write = tmp_path / "runs.jsonl", os.write
+    append(file, b"one\n")
+    with monkeypatch.context() as full, pytest.raises(OSError, match="must have room for 4 bytes; 2 were written"):
+        full.setattr(os, "write", lambda handle, data: write(handle, data[:2]))
+        append(file, b"two\n")
+    append(file, b"three\n")
+    assert file.read_bytes() == b"one\nthree\n"
+
+
+def test_a_torn_checkpoint_does_not_keep_a_whole_one_out(tmp_path):
+    here, away = tmp_path / "here", tmp_path / "away"
+    place = Path("unfinished") / "a" / "b"
+    for root, until in ((away, 100), (here, 200)):
+        how = recipe()
+        model = model_of(how.model, torch.Generator().manual_seed(0))
+        train(model, how.task, how.train, root / place, until=until)
+    pack(away, tmp_path / "parts", since=0)
+    for shard in (here / place).glob("checkpoints/*/*.safetensors"):
+        shard.write_bytes(b"")
+    unpack(tmp_path / "parts", here)
+    assert [p.name for p in (here / place / "checkpoints").iterdir()] == ["step-00000100"]
+
+
+def test_a_model_that_another_experiment_trained_has_its_learning_curve(tmp_path):
+    """`ours_represented` trains what Figure 2a asks; whoever comes first, both have their results."""
+    for name in ("ours_represented", "algoformer2024_fig2a"):
+        assert reproduce([name], preset="smoke", seeds=1, out=tmp_path).ok
+    assert not Store(tmp_path).records()[1]

@@ -490,3 +490,26 @@ def test_an_lstm_takes_tf32_only_where_all_products_may(generator, monkeypatch):
     assert seen == [False] * half + [True] * half
     assert half
     assert torch.backends.cudnn.allow_tf32 == before
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_unseen_pairs_take_no_positions(causal, generator):
+    model = AlgoFormer(AlgoFormerConfig(**SMALL | {"causal": causal, "positions": 12}))
+    x, y = torch.randn(2, 10, 4, generator=generator), torch.randn(2, 10, 2, generator=generator)
+    queries, seen = torch.randn(2, 1, 4, generator=generator), torch.arange(10).expand(2, 10) % 2 == 0
+    wanted = model.predict(Prompt(x[:, ::2], y[:, ::2], queries))
+    torch.testing.assert_close(model.predict(Prompt(x, y, queries, seen)), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_context_of_a_model_is_kept_with_it(tmp_path):
+    model = AlgoFormer(AlgoFormerConfig(**SMALL))
+    model.context = 7
+    model.save_pretrained(tmp_path)
+    assert AlgoFormer.from_pretrained(tmp_path).context == 7
+
+
+def test_an_lstm_without_tokens_answers_nothing():
+    model = LSTM(LSTMConfig(features=4, width=8, layers=2))
+    assert model.trace(Dense(torch.zeros(2, 0, 4), torch.zeros(2, 0, 1))).shape == (3, 2, 0, 1)
+    with pytest.raises(ValueError, match="dropout must be below 1; got 1"):
+        LSTMConfig(dropout=1.0)

@@ -707,6 +707,37 @@ def test_weights_that_are_not_finite_are_no_checkpoint(tmp_path):
     assert not list(checkpoint.steps(tmp_path / "checkpoints"))
 
 
+def test_weights_that_are_not_finite_are_no_result_without_a_folder_either():
+    config = TrainConfig(steps=1, batch=4, lr=1e38, clip=None, warmup=0, schedule="constant")
+    with pytest.raises(TrainingDiverged, match="weights are no longer finite after step 1"):
+        train(tiny(), TASK, config)
+
+
+def test_a_trained_model_is_pickled_in_the_room_of_its_weights():
+    model = tiny()
+    before = len(pickle.dumps(model))
+    train(model, TASK, TrainConfig(steps=2, batch=4))
+    assert len(pickle.dumps(model)) < 1.1 * before
+
+
+def test_the_first_size_of_a_curriculum_is_tried_before_any_work(tmp_path):
+    config = TrainConfig(steps=4, batch=4, dims=Ramp(start=2, stop=3))
+    with pytest.raises(ValueError, match="nonzeros must be at most the 2 active coordinates; got 3"):
+        train(tiny(), SparseLinear(d=3, n=6, nonzeros=3, dense=True), config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_step_and_a_batch_that_cannot_be_are_refused():
+    config = TrainConfig(steps=2, batch=4)
+    for call, message in (
+        (lambda: train(tiny(), TASK, config, until=1.5), "until must be an integer; got 1.5"),
+        (lambda: train(tiny(), TASK, config, watch=Watch(0, dict)), "watch.every must be at least 1; got 0"),
+        (lambda: evaluate(tiny(), TASK, batch=0), "batch must be at least 1; got 0"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            call()
+
+
 def test_processes_that_share_a_run_stop_for_one_reason(tmp_path, monkeypatch):
     """Another process is out of time, or was asked to stop, and this one is not."""
     config = TrainConfig(steps=4, batch=4, log_every=1)

@@ -42,11 +42,19 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt as stop:  # a run that wrote its checkpoint says so
             print(f"algoformer: {str(stop) or 'interrupted'}", file=sys.stderr)
             raise typer.Exit(130) from stop
-        except (ValueError, TypeError, ArithmeticError, OSError, ImportError) as error:
-            if ctx.params.get("debug"):
+        except (ValueError, TypeError, ArithmeticError, OSError, ImportError, MemoryError, RuntimeError) as error:
+            full = isinstance(error, MemoryError) or "memory" in str(error)
+            if ctx.params.get("debug") or (isinstance(error, RuntimeError) and not full):
                 raise
-            print(f"algoformer: {error}", file=sys.stderr)
+            print(f"algoformer: {_short(error)}", file=sys.stderr)
             raise typer.Exit(2) from error
+
+
+def _short(error: Exception) -> str:
+    """An error in one line; where memory was short, what libraries add to that is left out."""
+    if isinstance(error, MemoryError | RuntimeError):
+        return f"there must be more memory, or less asked at once; {(str(error) or 'it ran out').splitlines()[0]}"
+    return str(error)
 
 
 def _version(wanted: bool) -> None:
@@ -176,12 +184,13 @@ def train(
     training.device_named(device)
     if dry_run:
         return _print_json(training.describe(recipe))
-    if folder is None:
+    first = not int(os.environ.get("RANK", "0"))  # of several processes, which speaks for all
+    if folder is None and first:
         print("algoformer: the model is not kept without --folder", file=sys.stderr)
-    if isinstance(recipe.task, Parallel):
+    if isinstance(recipe.task, Parallel) and first:
         print(f"algoformer: {recipe.task.account}", file=sys.stderr)
     with training.processes(device) as where, training.Bar() as bar:
-        writer = None if tensorboard is None else training.TensorBoard(tensorboard)
+        writer = training.TensorBoard(tensorboard) if tensorboard is not None and first else None
 
         def progress(p: training.Progress) -> None:
             bar(p)
@@ -190,6 +199,8 @@ def train(
 
         model = model_of(recipe.model, torch.Generator().manual_seed(recipe.train.seed)).to(where)
         result = training.train(model, recipe.task, recipe.train, folder, progress=progress)
+    if not first:
+        return
     if as_json:
         return _print_json(asdict(result))
     stuck = " It was not at full size by half of its steps: stuck." if result.stuck else ""
@@ -245,7 +256,8 @@ def evaluate(
     if isinstance(asked, Parallel):
         width = 1 if beam is None else beam
         whole("beam", width, 1)
-        return _evaluate_text(folder, asked, split or "valid", prompts, _numbers(steps), width, where, as_json)
+        translator = training.Translator.load(folder) if own else zoo.pretrained(checkpoint)
+        return _evaluate_text(translator, asked, split or "valid", prompts, _numbers(steps), width, where, as_json)
     for option, value in (("split", split), ("beam", beam)):
         if value is not None:
             raise ValueError(f"{option} must be left out for a model of numbers; got {value}")
@@ -523,7 +535,7 @@ def _asked(folder: Path, facts: dict[str, Any], name: str | None, data: Path | N
 
 
 def _evaluate_text(
-    checkpoint: Path,
+    translator: Any,
     task: Any,
     split: str,
     most: int,
@@ -536,7 +548,6 @@ def _evaluate_text(
 
     from algoformer import training
 
-    translator = training.Translator.load(checkpoint)
     translator.model.to(device)
     lines = task.lines(split)
     some = lines._replace(source=lines.source[:most], target=lines.target[:most])

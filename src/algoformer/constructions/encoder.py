@@ -81,7 +81,10 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class Encoder:
-    """Groups of tokens in order; interleaved, the tokens of one position stand together, blanks first."""
+    """Groups of tokens in order; interleaved, the tokens of one position stand together.
+
+    Blanks stand before them, and what is asked (`queries`, `next`, `partial`) after them.
+    """
 
     groups: tuple[Group, ...]
     kind: type = Prompt
@@ -124,6 +127,17 @@ class Encoder:
         first = max((o.start for o in self.groups if o.track == "values"), default=0)
         return g.stop is None and (g.track, g.start) in (("examples", 0), ("values", first))
 
+    def always(self, name: str) -> bool:
+        """Has a group a token in every prompt?"""
+        g = self[name]
+        return g.track in ("blank", "next") or (
+            g.track == "partial" and (g.start, g.stop) in ((0, None), (0, 1), (-1, None))
+        )
+
+    def begins(self, g: Group, long: int) -> int:
+        """Where a track begins beside the positions of the `long` examples, if interleaved."""
+        return -1 if g.track == "blank" else long if g.track in ("queries", "next", "partial") else 0
+
     def single(self, name: str) -> bool:
         """Is a group one token?"""
         g = self[name]
@@ -165,7 +179,7 @@ class Encoder:
             parts.append(out)
             seen.append(visible)
             group.append(torch.full((len(at),), index, device=like.device))
-            key.append(at if g.track != "blank" else at - 1)
+            key.append(at + self.begins(g, next(iter(tracks.values())).length))
         stream, shown, rank = torch.cat(parts, 1), torch.cat(seen, 1), torch.cat(group)
         if self.interleaved:
             order = torch.cat(key).argsort(stable=True)
@@ -174,6 +188,8 @@ class Encoder:
 
     def tokens(self, layout: Layout, names: tuple[str, ...]) -> Bool[Tensor, " s"]:
         """Which tokens belong to the named groups."""
+        if len(names) == 1:
+            return layout.group == self.names.index(names[0])
         wanted = torch.tensor([name in names for name in self.names], device=layout.group.device)
         return wanted[layout.group]
 
@@ -181,7 +197,10 @@ class Encoder:
         if isinstance(p, Prompt):
             return p.counts
         if isinstance(p, Series):  # the windows that have a label: the values of the last group
-            windows = p.x.shape[1] - max(g.start for g in self.groups if g.track == "values")
+            q = max(g.start for g in self.groups if g.track == "values")
+            windows = p.x.shape[1] - q
+            if windows < 0:
+                raise ValueError(f"a series must have at least q = {q} values; got {p.x.shape[1]}")
             return p.x.new_full((len(p.x),), windows)
         v = p.x if isinstance(p, Dense) else p.chains
         return v.new_full((len(v),), v.shape[1])

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from algoformer.checks import whole
+from algoformer.checks import real, whole
 from algoformer.constructions.stream import Form
 
 Groups = str | tuple[str, ...]
@@ -34,6 +34,9 @@ class Instruction:
     def __post_init__(self) -> None:
         if self.into.register is None:
             raise ValueError(f"an instruction must write a whole register; got {self.into}")
+        for name in ("scale", "slope"):
+            if hasattr(self, name):
+                real(name, getattr(self, name))
         for form, what in self.reads():
             if what in ("block", "mask") and form.width != 1:
                 raise ValueError(f"{what} must be one number a token; {form} has {form.width}")
@@ -87,6 +90,10 @@ class Mac(Instruction):
             raise ValueError(
                 f"the codes of match must be equally wide; got {self.match[0].width} and {self.match[1].width}"
             )
+        if self.score is not None:
+            real("score", self.score, 0)
+        if self.mass is not None:
+            real("mass", self.mass, least=0)
 
     def reads(self) -> list[tuple[Form, str]]:
         codes = [] if self.match is None else [(form, "match") for form in self.match]
@@ -226,6 +233,8 @@ class Table(Instruction):
     def __post_init__(self) -> None:
         super().__post_init__()
         _fits(self.value, self.into, "value")
+        for end in self.domain:
+            real("an end of the domain", end)
         if not self.domain[0] < self.domain[1]:
             raise ValueError(f"domain must be an interval; got {self.domain}")
         whole("hinges", self.hinges, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -25,6 +26,13 @@ class State(NamedTuple):
 
     stream: Float[Tensor, "b s e"]
     layout: Layout
+
+
+class Held(NamedTuple):
+    """A layer, and its multiply-accumulates with the groups that receive and the largest |<key, query>|."""
+
+    place: Place
+    scores: tuple[tuple[Mac, tuple[str, ...], float], ...]
 
 
 class OutOfRange(UserWarning):
@@ -148,8 +156,6 @@ def _folds(program: Program, p: Any) -> tuple[int, int]:
     k = p.y.shape[2]
     if program.labels not in (1, k):
         raise ValueError(f"{program.name} answers {program.labels} labels at once; got {k}")
-    if program.answers not in (None, 1):
-        raise ValueError(f"a program answers one query at once or any number; got {program.answers}")
     one = program.answers == 1 and isinstance(p, Prompt)
     return (p.queries.shape[1] if one else 1), (k if program.labels == 1 else 1)
 
@@ -182,16 +188,18 @@ def _change(program: Program, i: Instruction, z: Tensor, layout: Layout, support
     return change if i.block is None else change.where(of(i.block, z) <= 0, 0.0)
 
 
-def in_range(program: Program, section: str, state: State, outside: Outside) -> None:
+def in_range(program: Program, at: str | Held, state: State, outside: Outside) -> None:
     """Hold a state to the range the program declares.
 
-    After "pre" bounds, spectrum and the scores of the loop; after a pass of the "loop" the bounds that its scores rest
-    on; before "post" the scores of loop and post.
+    After "pre" bounds and spectrum; after a pass of the "loop" the bounds that scores rest on; before a layer the
+    scores that `Held` names.
     """
     one_of("outside", outside, ("raise", "warn", "ignore"))
     if outside == "ignore" or not state.stream[..., 0].numel():
         return
-    for found, what, bound in _limits(program, section, state.stream.detach(), state.layout):
+    z, layout = state.stream.detach(), state.layout
+    limits = _limits(program, at, z, layout) if isinstance(at, str) else _peaks(program, at, z, layout)
+    for found, what, bound in limits:
         if not bool((found <= bound * (1 + 64 * torch.finfo(found.dtype).eps)).all()):
             text = f"{program.name} was declared for {what} up to {bound:.4g}; got {float(found.max()):.4g}"
             if outside == "raise":
@@ -199,35 +207,40 @@ def in_range(program: Program, section: str, state: State, outside: Outside) -> 
             warnings.warn(text, OutOfRange, stacklevel=4)
 
 
-def _limits(program: Program, section: str, z: Tensor, layout: Layout) -> list[tuple[Tensor, str, float]]:
-    """What is bounded, by how much, and the value found in each prompt.
-
-    A token of an unseen pair is held to nothing: whatever it receives, it gives to nobody.
-    """
-    limits: list[tuple[Tensor, str, float]] = []
-    carrying = tuple(name for name in program.encoder.names if program.encoder.carries((name,)))
-    held = layout.seen | program.encoder.tokens(layout, carrying)
+def _limits(program: Program, section: str, z: Tensor, layout: Layout) -> Iterator[tuple[Tensor, str, float]]:
+    """The value found in each prompt, what is bounded, and by how much."""
+    held = _held(program, layout)
     loops = [i for body in program.bodies for layer in body for i in layer]
     later = [*loops, *(i for layer in program.post for i in layer)]
     asked = [f for i in later if isinstance(i, Mac) and i.score is None for f in (i.key, i.query)]
     moved = {i.target for i in loops} & {name for form in asked for name in form.parts}
-    if section != "post":
-        for name, bound in program.bounds.items():
-            if section == "pre" or name in moved:
-                size = z[..., program.stream.rows[name]].norm(dim=-1).where(held, 0.0)
-                limits.append((size.amax(1), f"|{name}|", bound))
+    for name, bound in program.bounds.items():
+        if section == "pre" or name in moved:
+            size = z[..., program.stream.rows[name]].norm(dim=-1).where(held, 0.0)
+            yield size.amax(1), f"|{name}|", bound
     if section == "pre":
         if program.examples is not None:
-            limits.append((layout.number, "examples", program.examples))
+            yield layout.number, "examples", program.examples
         if (gram := program.gram) is not None:
             counted = program.encoder.tokens(layout, groups(gram.groups)) & held
             v = z[..., program.stream.rows[gram.register]].where(counted[..., None], 0.0)
             largest = torch.linalg.eigvalsh(v.mT @ v)[:, -1] / (layout.number.clamp(min=1) if gram.mean else 1)
-            limits.append((largest, f"eigenvalues of {gram.register}'{gram.register}", gram.most))
-    for i in {"pre": loops, "loop": [], "post": later}[section]:
-        if isinstance(i, Mac) and i.score is not None:
-            scores = program.stream.of(i.query, z) @ program.stream.of(i.key, z).mT
-            pairs = attended(program, i, z, layout) & held[:, :, None]
-            size = scores.abs().where(pairs, 0.0).amax((1, 2))
-            limits.append((size, f"<{i.key}, {i.query}>", i.score))
-    return limits
+            yield largest, f"eigenvalues of {gram.register}'{gram.register}", gram.most
+
+
+def _peaks(program: Program, layer: Held, z: Tensor, layout: Layout) -> Iterator[tuple[Tensor, str, float]]:
+    """The largest |score| of each multiply-accumulate of a layer in each prompt, where it may be too large."""
+    encoder, of, support = program.encoder, program.stream.of, layer.place.before
+    for i, asking, bound in layer.scores:
+        queries, keys = encoder.tokens(layout, asking), encoder.tokens(layout, groups(i.keys))
+        scores = (of(i.query, z[:, queries]) @ of(i.key, z[:, keys]).mT).abs()
+        if not bool((scores <= bound).all()):  # rarely: only then it matters which of the pairs attend
+            pairs = attended(program, i, z, layout, support) & _held(program, layout)[:, :, None]
+            size = scores.where(pairs[:, queries][:, :, keys], 0.0).amax((1, 2))
+            yield size, f"<{i.key}, {i.query}>", bound
+
+
+def _held(program: Program, layout: Layout) -> Bool[Tensor, "b s"]:
+    """The tokens that are held to the range: whatever a token of an unseen pair receives, it gives to nobody."""
+    carrying = tuple(name for name in program.encoder.names if program.encoder.carries((name,)))
+    return layout.seen | program.encoder.tokens(layout, carrying)

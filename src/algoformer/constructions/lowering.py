@@ -20,7 +20,7 @@ from algoformer.checks import one_of
 from algoformer.constructions.budget import Scales, scales
 from algoformer.constructions.encoder import Layout, LogCount
 from algoformer.constructions.instructions import Copy, Equal, Instruction, Leaky, Linear, Mac, Table, groups
-from algoformer.constructions.interpreter import Interpreter, Machine, Outside, State, in_range
+from algoformer.constructions.interpreter import Held, Interpreter, Machine, Outside, State, in_range
 from algoformer.constructions.program import Place, Program, Support, carried, nonzero, receives
 from algoformer.constructions.stream import Form
 from algoformer.constructions.tables import hinges
@@ -170,6 +170,10 @@ class Compiled(nn.Module, Machine):
         self.pre = nn.ModuleList(sections.get("pre", []))
         self.loop = nn.ModuleList(sections.get("loop", []))
         self.post = nn.ModuleList(sections.get("post", []))
+        lowering = _Lowering(program, attention, dtype, heads, masked)
+        self.held = {
+            name: [lowering.held(place, places) for place in places] for name, places in program.sections().items()
+        }
 
     @property
     def dtype(self) -> torch.dtype:
@@ -194,15 +198,11 @@ class Compiled(nn.Module, Machine):
         in_range(self.program, "pre" if t + 1 == self.program.settled else "loop", state, self.outside)
         return state
 
-    def read(self, p: Any, s: State) -> Float[Tensor, "b o k"]:
-        in_range(self.program, "post", s, self.outside)
-        return super().read(p, s)
-
     def run(self, section: str, state: State) -> State:
-        z, layout = state
-        for block in self.section(section):
-            z = block(z, layout)
-        return State(z, layout)
+        for held, block in zip(self.held[section], self.section(section), strict=True):
+            in_range(self.program, held, state, self.outside)
+            state = State(block(state.stream, state.layout), state.layout)
+        return state
 
     def section(self, section: str) -> Iterable[nn.Module]:
         """The layers of a section: "pre", "post", or the number of a step."""
@@ -311,14 +311,27 @@ class _Lowering:
 
     def scales(self, i: Mac) -> Scales:
         """The scales of a softmax multiply-accumulate."""
-        score = i.score
+        score = self.score(i)
         if score is None:
-            sizes = [self.size(form) for form in (i.key, i.query)]
-            if None in sizes:
-                missing = sorted({n for f in (i.key, i.query) for n in f.parts} - set(self.program.bounds))
-                raise Unsupported(f"{i}: softmax attention needs bounds of {', '.join(missing)}, or a score")
-            score = sizes[0] * sizes[1]  # type: ignore[operator]
+            missing = sorted({n for f in (i.key, i.query) for n in f.parts} - set(self.program.bounds))
+            raise Unsupported(f"{i}: softmax attention needs bounds of {', '.join(missing)}, or a score")
         return scales(self.dtype, score, self.heads)
+
+    def score(self, i: Mac) -> float | None:
+        """The largest |<key, query>|: as declared, or from the declared bounds."""
+        key, query = self.size(i.key), self.size(i.query)
+        return i.score if i.score is not None else None if key is None or query is None else key * query
+
+    def held(self, place: Place, section: list[Place]) -> Held:
+        """The scores to hold where a layer runs: those declared, and in softmax those that move within the section.
+
+        Others cannot leave the bounds of their registers, which are held after pre and after every pass.
+        """
+        moving = {i.target for other in section for i in other.layer} if self.attention == "softmax" else set()
+        macs = [i for i in place.layer if isinstance(i, Mac)]
+        found = [(i, self.score(i)) for i in macs if i.score is not None or moving & {*i.key.parts, *i.query.parts}]
+        asking = [tuple(receives(self.program, i, place.before)) for i, _ in found]
+        return Held(place, tuple((i, names, s) for (i, s), names in zip(found, asking, strict=True) if s is not None))
 
     def size(self, form: Form) -> float | None:
         """The largest norm of a form that the declared bounds allow."""
@@ -488,10 +501,10 @@ class _Lowering:
             raise Unsupported(f"{i}: key, value and mask must be 0 on {dump}, which takes attention and gives nothing")
         encoder, keys = self.program.encoder, groups(i.keys)
         if isinstance(i, Copy):
-            if dump in encoder.hidden or (self.program.causal and dump not in self._blanks()):
+            if not encoder.always(dump) or (self.program.causal and dump not in self._blanks()):
                 raise Unsupported(f"{i}: a sink must be in sight of all tokens, whatever is seen; {dump} may not be")
-            if (bare := frozenset(keys) - nonzero(i.key, support)) and not (len(keys) == 1 and encoder.single(keys[0])):
-                raise Unsupported(f"{i}: all of {' and '.join(sorted(bare))} match, and a softmax takes their mean")
+            if (more := frozenset(keys) - nonzero(i.key, support)) and not (len(keys) == 1 and encoder.single(keys[0])):
+                raise Unsupported(f"{i}: all of {' and '.join(sorted(more))} match, and a softmax takes their mean")
             return
         if self.program.causal:
             self._hold_sight(i, dump, receives(self.program, i, support))
@@ -499,16 +512,28 @@ class _Lowering:
             raise Unsupported(f"{i}: a mean needs as many {dump} as examples, or the logarithm of their number")
         elif i.mean and dump in encoder.hidden and (more := frozenset(keys) - encoder.hidden):
             raise Unsupported(f"{i}: {' and '.join(sorted(more))} are keys also where no {dump} are seen")
+        elif i.mean and self._log_count(i, dump) is None and (bare := {k for k in keys if self._outlives(k, dump)}):
+            raise Unsupported(f"{i}: {' and '.join(sorted(bare))} may be keys where there are no {dump}")
         elif not i.mean and encoder[dump].track != "blank":
             track = encoder[dump].track
             raise Unsupported(f"{i}: a sum needs a dump of one token; {dump} has one for each of {track}")
 
+    def _outlives(self, key: str, dump: str) -> bool:
+        """May a group have tokens where another, from `start` on, has none?"""
+        k, d = self.program.encoder[key], self.program.encoder[dump]
+        return k.track != d.track or (d.start > 0 and k.start < d.start)
+
     def _hold_sight(self, i: Mac, dump: str, receiving: frozenset[str]) -> None:
-        """Every query of a causal layer must see one dump, for a mean as many as keys, whatever pairs are seen."""
+        """Every query of a causal layer must see one dump, for a mean as many as keys, whatever pairs there are."""
+        ends = [abs(end) for g in self.program.encoder.groups for end in (g.start, g.stop or 0)]
+        for long in range(3 + max(ends), -1, -1):  # beyond the ends of groups all prompts are alike
+            self._hold_sight_of(long, i, dump, receiving)
+
+    def _hold_sight_of(self, long: int, i: Mac, dump: str, receiving: frozenset[str]) -> None:
+        """The same for prompts of one length."""
         encoder = self.program.encoder
-        long = 3 + max(abs(end) for g in encoder.groups for end in (g.start, g.stop or 0))
         tokens = [
-            (at - (g.track == "blank"), at, g)
+            (at + encoder.begins(g, long), at, g)
             for g in encoder.groups
             for at in range(1 if g.track in ("blank", "next") else long)[g.start : g.stop]
         ]

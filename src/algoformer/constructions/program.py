@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from algoformer.checks import whole
+from algoformer.checks import one_of, real, whole
 from algoformer.constructions.encoder import Encoder, Spread, Unit
 from algoformer.constructions.instructions import Copy, Equal, Groups, Instruction, Mac, Table, groups
 from algoformer.constructions.stream import Form, Stream
@@ -86,6 +86,12 @@ class Program:
     def __post_init__(self) -> None:
         whole("steps", self.steps)
         whole("settled", self.settled)
+        whole("labels", self.labels, 1)
+        one_of("answers", self.answers, (None, 1))
+        if self.examples is not None:
+            whole("examples", self.examples)
+        for name, bound in self.bounds.items():
+            real(f"the bound of {name}", bound, least=0)
         for section in ("pre", "loop", "post"):
             object.__setattr__(self, section, _layers(getattr(self, section)))
         if self.passes is not None:

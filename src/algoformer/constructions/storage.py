@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -134,7 +135,8 @@ def _function(name: str, functions: Mapping[str, Function]) -> Function:
 def _ours(name: str) -> Function | None:
     """The function that a program of this package calls so."""
     if name.startswith("step size "):
-        return partial(logistic._size, mu=float(name.removeprefix("step size ")))
+        with suppress(ValueError):  # a name of one's own may begin so
+            return partial(logistic._size, mu=float(name.removeprefix("step size ")))
     known = {"curvature": logistic._curvature, "centred sigmoid": logistic._centred, "square": logistic._square}
     return known.get(name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from numbers import Integral
 from typing import Any
@@ -38,7 +39,7 @@ class Form:
         return self + -other
 
     def __getitem__(self, rows: int | slice) -> Form:
-        kept = slice(rows, rows + 1) if isinstance(rows, int) else rows
+        kept = rows if isinstance(rows, slice) else slice(rows, rows + 1 or None)
         width = len(range(self.width)[kept])
         if not width:
             raise ValueError(f"rows of a form must lie in its {self.width}; got {rows}")
@@ -60,6 +61,13 @@ class Form:
         return (
             name if torch.equal(m, torch.eye(len(m), m.shape[1], dtype=m.dtype)) and m.shape[0] == m.shape[1] else None
         )
+
+    @cached_property
+    def multiples(self) -> Mapping[str, float | None]:
+        """The number by which it multiplies each register, None where it does anything else."""
+        eyes = {name: torch.eye(*m.shape, dtype=m.dtype) for name, m in self.parts.items() if m.shape[0] == m.shape[1]}
+        alike = {name for name, eye in eyes.items() if torch.equal(self.parts[name], self.parts[name][0, 0] * eye)}
+        return {name: float(m[0, 0]) if name in alike else None for name, m in self.parts.items()}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Form) or self.width != other.width or self.parts.keys() != other.parts.keys():
@@ -112,11 +120,11 @@ class Stream:
 
     def of(self, form: Form, z: Float[Tensor, "b s e"]) -> Float[Tensor, "b s width"]:
         """The value of a form on a stream, from the registers it reads alone."""
+        if list(form.multiples.values()) == [1.0]:
+            return z[..., self.rows[next(iter(form.parts))]]
         out = z.new_zeros(*z.shape[:2], form.width)
         for name, m in form.parts.items():
-            v = z[..., self.rows[name]]
-            square = m.shape[0] == m.shape[1]
-            scalar = float(m[0, 0]) if square and torch.equal(m, m[0, 0] * torch.eye(len(m), dtype=m.dtype)) else None
+            v, scalar = z[..., self.rows[name]], form.multiples[name]
             out = out + (scalar * v if scalar is not None else v @ m.to(z).mT)
         return out
 

@@ -2,7 +2,8 @@
 
 Equidistributing sqrt|f''| makes every piece equally wrong, O(1/N^2) for N hinges, also where f'' is unbounded (a
 square root), where equal knots and the level sets of Giannou et al. 2024 are O(1/sqrt N) and O(1/N). A kink inside
-the interval is in no f'': there it is O(1/N).
+the interval is in no f'': there it is O(1/N); nor is a jump, where the error stays half of it, on a piece of width
+O(1/N).
 """
 
 from __future__ import annotations
@@ -65,8 +66,7 @@ def _knots(function: Callable[[Tensor], Tensor], domain: tuple[float, float], co
 
     with torch.enable_grad():
         x = graded(s).requires_grad_()
-        (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
-        second = torch.autograd.grad(first.sum(), x)[0] if first.requires_grad else torch.zeros_like(x)
+        second = _derivative(_derivative(function(x), x), x)
     cells = graded(edges)
     density = second.detach().abs().sqrt() + 1e-9
     mass = torch.cat([density.new_zeros(1), (density * (cells[1:] - cells[:-1])).cumsum(0)])
@@ -77,3 +77,13 @@ def _knots(function: Callable[[Tensor], Tensor], domain: tuple[float, float], co
     knots[0], knots[-1] = low, high
     distinct: Tensor = torch.unique(knots)
     return distinct
+
+
+def _derivative(y: Tensor, x: Tensor) -> Tensor:
+    """dy/dx, entry by entry; 0 where y does not depend on x but by jumps."""
+    if not y.requires_grad:
+        return torch.zeros_like(x)
+    try:
+        return torch.autograd.grad(y.sum(), x, create_graph=True, materialize_grads=True)[0]
+    except RuntimeError as error:
+        raise ValueError(f"a table must be of a function that torch can differentiate twice; got: {error}") from error

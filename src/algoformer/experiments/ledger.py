@@ -84,11 +84,13 @@ class Ledger:
 
 
 def append(file: Path, lines: bytes) -> None:
-    """Add whole lines in one write, and wait until they are on the disk."""
+    """Add whole lines in one write, or none, and wait until they are on the disk."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(handle, lines)
+        if (written := os.write(handle, lines)) < len(lines):
+            os.ftruncate(handle, os.fstat(handle).st_size - written)  # or the next line would be glued to this one
+            raise OSError(f"{file} must have room for {len(lines)} bytes; {written} were written: is the disk full?")
         os.fsync(handle)
     finally:
         os.close(handle)

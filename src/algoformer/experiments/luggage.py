@@ -143,7 +143,7 @@ def _put(whole: bytes, root: Path) -> list[str]:
             raise ValueError("the paths of a package must lie inside of it; got one that leads outside")
         for place in {Path(*Path(m.name).parts[:3]) for m in members if m.name.startswith("unfinished/")}:
             mine = [m for m in members if Path(m.name).is_relative_to(place)]
-            if _furthest(m.name for m in mine) < _furthest(p.as_posix() for p in (root / place).glob("checkpoints/*")):
+            if _furthest(m.name for m in mine) < _whole_steps(root / place / "checkpoints"):
                 members = [m for m in members if m not in mine]
             else:
                 shutil.rmtree(root / place, ignore_errors=True)  # an older state of the same training
@@ -165,6 +165,15 @@ def _furthest(paths: Iterable[str]) -> int:
     """The last step that has a checkpoint among these paths."""
     names = (checkpoint.NAME.fullmatch(part) for path in paths for part in Path(path).parts)
     return max((int(match[1]) for match in names if match), default=0)
+
+
+def _whole_steps(folder: Path) -> int:
+    """The last step of which a folder of checkpoints holds a whole one: a torn one is no further state."""
+    try:
+        found = checkpoint.latest(folder)
+    except checkpoint.Torn:
+        return 0
+    return 0 if found is None else found[0]
 
 
 def _units(root: Path, since: float) -> Iterator[Path]:

@@ -55,7 +55,7 @@ class Store:
         if not file.exists():
             return False
         try:
-            _read(file)
+            _judged(_read(file))
         except ValueError:
             return False
         return True

@@ -66,12 +66,12 @@ def placed(recipe: Recipe, site: Site) -> Recipe:
     return replace(recipe, train=replace(recipe.train, seed=site.seed))
 
 
-def trained(recipe: Recipe, site: Site, *, fresh: bool = True) -> Model:
+def trained(recipe: Recipe, site: Site, *, fresh: bool = True, watch: Watch | None = None) -> Model:
     """The model of a recipe, with the seed of the site: loaded if it is kept, else trained (resuming) and kept.
 
     Without `fresh` it must be there already.
     """
-    found = made(recipe, site, fresh=fresh)
+    found = made(recipe, site, fresh=fresh, watch=watch)
     if found.model is None:
         raise TrainingDiverged(f"the training of {key(placed(recipe, site))} diverged, and there is no model")
     return found.model

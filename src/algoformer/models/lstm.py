@@ -34,6 +34,8 @@ class LSTMConfig:
         for name in ("features", "labels", "width", "layers"):
             whole(name, getattr(self, name), 1)
         real("dropout", self.dropout, least=0)
+        if self.dropout >= 1:
+            raise ValueError(f"dropout must be below 1; got {self.dropout}")
 
 
 class Hidden(NamedTuple):
@@ -114,6 +116,8 @@ class LSTM(Layered, Model):  # type: ignore[misc, override]
         The library knows no bfloat16, and autocast would give it float16, whose range is too small for gradients. Its
         products are of the precision of all others: of itself cuDNN takes TF32, of three digits.
         """
+        if not h.shape[1]:  # which the library refuses
+            return h
         layers, residual = list(self.layers[begin:end]), self.config.residual
         if self.fused is not None and not self._drops:
             fast: Tensor = self.fused(h, layers, residual)

@@ -113,7 +113,8 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> Any:
         """Write config.json and model.safetensors, in the Hugging Face manner."""
-        told = json.dumps({"model": type(self).__name__, **asdict(self.config)}, default=number)
+        context = {} if self.context is None else {"context": self.context}
+        told = json.dumps({"model": type(self).__name__, **context, **asdict(self.config)}, default=number)
         return super().save_pretrained(save_directory, config=json.loads(told), **options)
 
     def _save_pretrained(self, save_directory: Path) -> None:
@@ -142,12 +143,13 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
             config = wanted(**{f.name: config[f.name] for f in fields(wanted) if f.name in config})
         if Path(model_id).is_dir():
             about = Path(model_id) / constants.CONFIG_NAME
-            named = json.loads(about.read_bytes()).get("model") if about.is_file() else None
+            told = json.loads(about.read_bytes()) if about.is_file() else {}
+            named, context = told.get("model"), told.get("context")
             if isinstance(named, str) and named not in {kind.__name__ for kind in cls.__mro__}:
                 raise ValueError(f"{model_id} must hold a model of {cls.__name__}; its config.json names {named}")
             file = str(Path(model_id) / constants.SAFETENSORS_SINGLE_FILE)
         else:
-            chosen = {name: options[name] for name in HUB}
+            chosen, context = {name: options[name] for name in HUB}, None
             file = hf_hub_download(repo_id=model_id, filename=constants.SAFETENSORS_SINGLE_FILE, **chosen)
         try:
             weights = load_file(file)
@@ -155,6 +157,8 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
             raise ValueError(f"{file} must be a safetensors file; {error}") from error
         model = cls(config)
         load_weights(model, weights, file)
+        if context is not None:
+            model.context = context
         return model.eval()
 
 
@@ -246,6 +250,8 @@ class SequenceModel(Model):
         else:
             values, layout = paired(p, c.features, c.labels)
         used = values.shape[1] - max(p.queries.shape[1] - 1, 0) if isinstance(p, Prompt) else values.shape[1]
+        if c.positions and used > c.positions and isinstance(p, Prompt):  # unseen pairs have no places
+            used = int(layout.places.max()) + 1 if values.shape[1] else 0
         if c.positions and used > c.positions:
             raise ValueError(f"positions must be at least the prompt's {used} tokens; got {c.positions}")
         return values, layout

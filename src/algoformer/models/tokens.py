@@ -70,7 +70,7 @@ def interleaved(p: Any, width: int) -> tuple[Float[Tensor, "b s width"], Layout]
     before[2 * n :, 2 * n :] = ones[2 * n :, 2 * n :].tril().triu()
     shown = torch.cat([seen.repeat_interleave(2, 1), seen.new_ones(len(x), m)], 1)
     counts = 2 * seen.sum(1, keepdim=True)
-    places = torch.arange(2 * n, device=x.device).expand(len(x), -1)
+    places = torch.arange(2 * n, device=x.device).minimum((counts - 1).clamp(min=0))  # of the unseen no place is read
     return values, Layout(
         torch.cat([places, counts.expand(-1, m)], 1),
         before & (shown[:, None] | ones.tril().triu()),
@@ -97,8 +97,8 @@ def paired(p: Any, features: int, labels: int) -> tuple[Float[Tensor, "b s width
     pairs = torch.cat([_padded(x, features), y], 2)
     queries = torch.cat([_padded(p.queries, features), y.new_zeros(len(y), m, y.shape[2])], 2)
     shown = torch.cat([seen, seen.new_zeros(len(x), m)], 1)
-    places = torch.arange(n, device=x.device).expand(len(x), -1)
     counts = seen.sum(1, keepdim=True)
+    places = torch.arange(n, device=x.device).minimum((counts - 1).clamp(min=0))
     return torch.cat([pairs, queries], 1), Layout(
         torch.cat([places, counts.expand(-1, m)], 1),
         shown[:, None] | torch.eye(n + m, dtype=torch.bool, device=x.device),

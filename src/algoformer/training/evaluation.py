@@ -65,6 +65,7 @@ def evaluate(
     how many prompts of how many are done, and what is asked.
     """
     whole("prompts", prompts, 1)
+    whole("batch", batch, 1)
     if steps is not None and not len(steps):
         raise ValueError("steps must hold at least one number of steps; got none")
     for step in steps or ():

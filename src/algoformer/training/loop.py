@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from algoformer.checks import whole
 from algoformer.files import folder_at, replace_file
 from algoformer.models import LinearTransformer, Model
 from algoformer.models.model import load_weights
@@ -29,7 +30,7 @@ from algoformer.training.codec import config_in, decode, encode
 from algoformer.training.config import TrainConfig
 from algoformer.training.curriculum import Curriculum
 from algoformer.training.data import Data, Size, resized, seed_of
-from algoformer.training.step import Step, compiled, plain, settings
+from algoformer.training.step import Step, apart, compiled, plain, settings
 
 try:
     import fcntl
@@ -112,12 +113,22 @@ def train(
     """
     if not isinstance(model, Model):
         raise TypeError(f"model must be one of algoformer.models; got {type(model).__name__}")
+    if until is not None:
+        whole("until", until)
+    if watch is not None:
+        whole("watch.every", watch.every, 1)
     run = _Run(model, task, config, None if folder is None else folder_at("folder", folder), progress, watch)
     with run.opened():
         try:
             return run.go(until, deadline)
         finally:
             model.eval()
+            apart(model)
+
+
+def hold(model: Model, task: Task[Any], config: TrainConfig) -> None:
+    """Refuse what `train` refuses before any work."""
+    _Run(model, task, config, None, None, None)
 
 
 class _Run:
@@ -153,7 +164,9 @@ class _Run:
         c, watch = self.config, self.watch
         end = c.steps if until is None else min(until, c.steps)
         self.model.train()
-        history = torch.zeros(c.log_every, 2, device=self.device, dtype=next(self.model.parameters()).dtype)
+        history = torch.zeros(
+            min(c.log_every, c.steps), 2, device=self.device, dtype=next(self.model.parameters()).dtype
+        )
         filled = 0
         self.tick = time.perf_counter(), self.done
         first = 0.0
@@ -198,6 +211,7 @@ class _Run:
                         checkpoint.drop(self.folder / "checkpoints", self.done, keep=1)
                     raise OutOfTime(f"stopped in time at step {self.done} of {c.steps}; {self._left}")
         self._wait()
+        self._finite()
         self._finish()
         if any(self._any(stop.is_set())):  # whoever called may have more to do, and is to stop too
             raise Interrupted(f"stopped after step {self.done}, to which this run was to go")
@@ -234,7 +248,8 @@ class _Run:
             raise ValueError(f"the task must ask at least one answer; got none of {type(task).__name__}")
         dims, examples = (None if r is None else r.stop for r in (self.config.dims, self.config.examples))
         if (dims, examples) != (None, None):
-            resized(task, Size(dims, examples, 0))
+            for size in (Size(dims, examples, 0), self.curriculum.size(0)):  # the largest and the first
+                resized(task, size)
         if self.config.loss == "rao-blackwell":
             exact = isinstance(self.model, LinearTransformer) and self.model.bilinear
             if not exact or not isinstance(task, LinearRegression) or task.noise or task.k > 1 or task.dense:
@@ -371,8 +386,7 @@ class _Run:
     def _save(self) -> None:
         if self.saved == self.done:
             return
-        if not all(bool(v.isfinite().all()) for v in self.step.trained):
-            raise self._diverged(f"the weights are no longer finite after step {self.done}")
+        self._finite()
         if self.rank == 0 and self.folder is not None:
             with (self.folder / "log.jsonl").open("ab") as log:
                 os.fsync(log.fileno())
@@ -389,6 +403,10 @@ class _Run:
             }
             checkpoint.write(self.folder / "checkpoints", self.done, tree, self.config.keep)
         self.saved = self.done
+
+    def _finite(self) -> None:
+        if not all(bool(v.isfinite().all()) for v in self.step.trained):
+            raise self._diverged(f"the weights are no longer finite after step {self.done}")
 
     def _finish(self) -> None:
         """At the last step the averaged weights, if there are any, become the model's."""

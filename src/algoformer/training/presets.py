@@ -47,6 +47,7 @@ from algoformer.training.codec import encode, model_of
 from algoformer.training.config import Ramp, TrainConfig
 from algoformer.training.cost import cost
 from algoformer.training.data import Size, resized
+from algoformer.training.loop import hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +118,7 @@ def task_named(name: str, changes: Mapping[str, object] | None = None) -> Task[A
 def describe(recipe: Recipe) -> dict[str, Any]:
     """What a run would be: its config, its variant, and what a step costs."""
     model = model_of(recipe.model)
+    hold(model, recipe.task, recipe.train)
     configs = {part: encode(getattr(recipe, part)) for part in ("model", "task", "train")}
     return {"variant": model.variant, **configs, **cost(recipe.model, recipe.task, recipe.train)}
 
@@ -157,9 +159,13 @@ def _ramp(name: str, text: str) -> Ramp:
     """start:stop, start:stop:by or start:stop:by:every."""
     try:
         parts = [int(v) for v in text.split(":")]
-        return Ramp(**dict(zip(("start", "stop", "by", "every")[: max(len(parts), 2)], parts, strict=True)))
-    except (ValueError, TypeError) as error:
+        given = dict(zip(("start", "stop", "by", "every")[: max(len(parts), 2)], parts, strict=True))
+    except ValueError as error:
         raise ValueError(f"{name} must be start:stop[:by[:every]]; got {text!r}") from error
+    try:
+        return Ramp(**given)
+    except ValueError as error:
+        raise ValueError(f"of {name}, {error}") from error
 
 
 def _text(value: Ramp | tuple[int, int]) -> str:

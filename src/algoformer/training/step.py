@@ -220,6 +220,12 @@ def joined(weights: list[Tensor]) -> Tensor:
     return vector
 
 
+def apart(model: Model) -> None:
+    """Give every weight storage of its own again: a pickle holds the storage of each, whole."""
+    for v in model.parameters():
+        v.data = v.data.clone()
+
+
 def averaged(model: Model, averages: Sequence[Tensor]) -> None:
     """Give a model the averages that a checkpoint holds, if there are any."""
     if averages:

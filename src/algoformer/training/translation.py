@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
@@ -36,7 +37,7 @@ class Translator:
     """A model of text with its tokenizer: `translator(["Guten Morgen"])`, greedily or by a beam.
 
     `longest` are the tokens a sentence and its translation may have together. A source of more than half of them is
-    cut there, and `cut` counts such sources. A translation ends after twice the tokens of its source and ten.
+    cut there, and `cut` counts such sources. A translation ends after twice the tokens of its source and twelve.
     """
 
     model: SequenceModel
@@ -143,6 +144,8 @@ class Entropy:
 
 def entropy(translator: Translator, lines: Lines, *, steps: Sequence[int] | None = None, batch: int = 8192) -> Entropy:
     """How well the references are predicted, after each of `steps` (None: the model's own); never smoothed."""
+    if steps is not None and not len(steps):
+        raise ValueError("steps must hold at least one number of steps; got none")
     return _References(translator, lines, batch).entropy(steps)
 
 
@@ -269,6 +272,10 @@ def validated(
     translator so far is in `best`. When `stop` says so the run writes a checkpoint and is interrupted.
     """
     whole("checks", checks, 1)
+    if pairs is not None:
+        whole("pairs", pairs, 1)
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        raise ValueError(f"validated must run in one process; got {dist.get_world_size()}")
     if config.ema:
         raise ValueError(f"ema must be 0 where looks choose the weights; got {config.ema}")
     every = max(1, config.steps // checks)
