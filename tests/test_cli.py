@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import algoformer
 from algoformer import training, zoo
-from algoformer.cli import app
+from algoformer.cli import _print_table, app
 
 
 def run(*arguments: str):
@@ -327,3 +327,27 @@ def test_the_page_of_the_demo_asks_for_nothing_from_outside(demo):
     assert html.count("<svg") == html.count("<figure")
     ids = re.findall(r'id="([^"]+)"', html)
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_column_of_a_table_is_lost(monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    name, row = "gatmiry.theorem-3.2-scalar", ["gatmiry.theorem-3.2-scalar", "several words of a statement", "fails"]
+    _print_table("Claims", ["claim", "what", "verdict", "on record"], [[*row, "holds where checked"]])
+    lines = capsys.readouterr().out.splitlines()
+    told = " ".join(word for line in lines[2:] for word in line.split())
+    assert all(word in told for word in (name, "fails", "holds", "where", "checked"))
+    assert max(map(len, lines)) <= width
+
+
+def test_a_refused_reproduction_leaves_no_folder(tmp_path):
+    assert run("reproduce", "nope", "--out", str(tmp_path / "out")).exit_code == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_docs_are_written_over_a_page_alone(tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    result = run("report", "--results", str(tmp_path), "--out", str(tmp_path / "index.html"), "--docs", str(notes))
+    assert result.exit_code == 2 and "docs must be a page whose name ends in .md" in result.stderr
+    assert notes.read_text() == "mine" and not (tmp_path / "index.html").exists()

@@ -183,7 +183,10 @@ def test_a_smoke_run_makes_numbers_claims_and_a_picture(name):
     assert experiment.Result(**json.loads(json.dumps(plain))) == result or "NaN" in json.dumps(plain)
     claims = experiment.claims(result)
     assert claims and len({c.text for c in claims}) == len(claims)
-    assert isinstance(experiment.plot(result), Figure)
+    drawn = experiment.plot(result)
+    assert isinstance(drawn, Figure)
+    keys = [key for ax in drawn.axes if (key := ax.get_legend()) is not None]
+    assert not any(key.get_frame_on() for key in keys)  # a white frame in a dark page hides what it holds
     if hasattr(experiment, "knob"):
         assert isinstance(experiment.knob(result), Knob)
     assert dataclasses.asdict(result) == plain or "NaN" in json.dumps(plain)  # claims and plot change nothing

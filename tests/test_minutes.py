@@ -597,3 +597,27 @@ def test_a_model_that_another_experiment_trained_has_its_learning_curve(tmp_path
     for name in ("ours_represented", "algoformer2024_fig2a"):
         assert reproduce([name], preset="smoke", seeds=1, out=tmp_path).ok
     assert not Store(tmp_path).records()[1]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found by /proc")
+def test_runs_at_once_end_with_the_command_that_began_them(tmp_path):
+    """By SIGTERM, as of a batch system, and by a SIGKILL that leaves no time: no child works on."""
+    command = [sys.executable, "-m", "algoformer.experiments.headless", "gatmiry2024_fig3", "--preset", "cpu",
+               "--seeds", "2", "--jobs", "2", "--device", "cpu", "--out"]  # fmt: skip
+    for sign, code in ((signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)):
+        parent = subprocess.Popen([*command, str(tmp_path / sign.name)], stderr=subprocess.DEVNULL)
+        while len(born := children(parent.pid)) < 2 and parent.poll() is None:
+            time.sleep(0.05)
+        time.sleep(1)
+        parent.send_signal(sign)
+        assert parent.wait(60) == code
+        begin = time.time()
+        while any(Path(f"/proc/{pid}").exists() for pid in born):
+            assert time.time() < begin + 60
+            time.sleep(0.05)
+
+
+def children(pid: int) -> list[int]:
+    """The processes of the runs that a process began, without the one that tracks its resources."""
+    found = [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [n for n in found if b"spawn_main" in Path(f"/proc/{n}/cmdline").read_bytes()]

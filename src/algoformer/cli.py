@@ -179,8 +179,9 @@ def train(
     recipe = training.override(recipe, _fields(context.args))
     if isinstance(recipe.task, Translation):
         recipe.task.check()
-    if folder is not None:
-        folder_at("folder", folder)
+    for name, place in (("folder", folder), ("tensorboard", tensorboard)):
+        if place is not None:
+            folder_at(name, place)
     training.device_named(device)
     if dry_run:
         return _print_json(training.describe(recipe))
@@ -359,7 +360,10 @@ def reproduce(
         str | None, typer.Option(help="ray: a Ray cluster (extra sweep), one core or GPU a run. Else this machine.")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Stop in this time, cleanly; the same command goes on. Exit code 3 if it must.")
+        float | None,
+        typer.Option(
+            help="Stop in this time, cleanly (a short training ends first); the same command goes on. Exit code 3."
+        ),
     ] = None,
     more: Annotated[
         float, typer.Option(help="How many minutes this machine stays after those, for runs too large to move.")
@@ -431,13 +435,18 @@ def report(
     results: Annotated[Path, typer.Option(help="The folder of the results.")] = Path("results"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report/index.html"),
     docs: Annotated[
-        Path | None, typer.Option(help="Also write the pages of results: docs/results.md, translations, pictures.")
+        Path | None,
+        typer.Option(
+            help="Also write this page of results; runs.md, translation-results.md and figures/ go beside it."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """One page from the results: every claim with what was measured, its margin and its verdict, and the figures."""
-    from algoformer.report import build, write
+    from algoformer.report import build, page_at, write
 
+    if docs is not None:
+        page_at(docs)
     found = build(results, out)
     if docs is not None:
         write(results, docs)
@@ -481,10 +490,13 @@ def bench(
 
     from algoformer.bench import BENCHMARKS, load
     from algoformer.provenance import provenance
+    from algoformer.training import device_named
 
     runs = {name: load(name) for name in what or BENCHMARKS}
     if gpu and "train" not in runs:
         raise ValueError(f"gpu must be left out without train; got {', '.join(runs)}")
+    if gpu:
+        device_named("cuda")
     tables = []
     for name, run in runs.items():
         for table in run(**({"gpu": True} if gpu and name == "train" else {})):
@@ -716,8 +728,8 @@ def _print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
     for i, column in enumerate(columns):
         words = all(isinstance(row[i], str) and not row[i].strip("> ").isdigit() for row in rows)
         cells = [show(row[i]) for row in rows]
-        whole = max(map(len, cells), default=0) if not any(" " in cell for cell in cells) else None  # to be copied
-        table.add_column(column, justify="left" if words else "right", overflow="fold", min_width=whole)
+        whole = any(cells) and not any(" " in cell for cell in cells)  # names and numbers, to be copied
+        table.add_column(column, justify="left" if words else "right", overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*map(show, row))
     _console().print(table)

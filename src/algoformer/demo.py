@@ -21,7 +21,7 @@ from algoformer.constructions.catalogue import CATALOGUE
 from algoformer.files import folder_at, replace_file
 from algoformer.models import LinearTransformer, LinearTransformerConfig
 from algoformer.provenance import provenance
-from algoformer.report.page import COLOURS, Section, axes, figure, legend, page, table
+from algoformer.report.page import COLOURS, Section, axes, figure, key, legend, page, table
 from algoformer.solvers import (
     ConjugateGradient,
     Features,
@@ -340,11 +340,11 @@ def _represented(g: torch.Generator) -> Chapter:
     for (name, error), colour in zip(errors.items(), COLOURS, strict=False):
         left.semilogy(error.clamp(min=1e-9), "o-" if colour == COLOURS[0] else "-", color=colour, ms=3, label=name)
     left.set(xlabel="loop or step", ylabel="error / zero predictor's", title="at 40 examples", xticks=loops[::5])
-    left.legend(fontsize=8)
+    key(left)
     right.plot(taken.model, "o-", color=COLOURS[0], ms=3, label="trained")
     right.plot(taken.untrained, "o-", color="#888888", ms=3, label="untrained")
     right.set(xlabel="loops done", ylabel="R²", title="how much of phi(x) a loop is given", ylim=(0.5, 1.0))
-    right.legend(fontsize=8)
+    key(right)
     rows: list[list[Any]] = [[t, *(f"{float(error[t]):.1e}" for error in errors.values())] for t in (1, 2, 5, 10, 20)]
     return Chapter(
         "represented",

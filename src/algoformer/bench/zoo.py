@@ -10,6 +10,7 @@ import argparse
 import copy
 import hashlib
 import json
+import re
 import tempfile
 import time
 from dataclasses import replace
@@ -51,6 +52,8 @@ SHOWN = 64  # prompts of the error that is recorded beside a model
 def ship(folder: str | Path, name: str) -> Path:
     """Put the model of a run's folder among those that are shipped, in float16; its card is for a person to write."""
     home = HOME / name
+    if not re.fullmatch("[a-z0-9-]+", name):
+        raise ValueError(f"the name of a model must be of a-z, 0-9 and -; got {name!r}")
     if home.exists():
         raise ValueError(f"a model that is to be shipped must have a new name; got {name!r}")
     model = load(folder).half()
@@ -58,6 +61,7 @@ def ship(folder: str | Path, name: str) -> Path:
     with tempfile.TemporaryDirectory(dir=HOME) as around:
         draft = Path(around) / name
         model.save_pretrained(draft)
+        (draft / "README.md").unlink(missing_ok=True)  # the Hub's, with no word of this model
         facts = {
             "sha256": hashlib.sha256((draft / "model.safetensors").read_bytes()).hexdigest(),
             "context": task.n,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from algoformer.checks import known, refusals
 from algoformer.claims.ledger import claims, page, record, verify
+from algoformer.files import file_at, replace_file
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="algoformer.claims", description=__doc__)
@@ -13,5 +14,6 @@ if __name__ == "__main__":
     asked = parser.parse_args()
     with refusals(parser):
         ids = [known("a claim", i, claims()) for i in asked.ids]
+        target = file_at("page", asked.page)
     record(verify(ids or None))
-    asked.page.write_text(page())
+    replace_file(target, page().encode())

@@ -71,7 +71,8 @@ def compile(
         sections.setdefault(place.section, []).append(block)
     if problems:
         kind = attention if masked or attention != "linear" else "bare linear"
-        raise Unsupported(f"{program.name} does not lower to {kind} attention:\n  " + "\n  ".join(problems))
+        told = "\n  ".join(dict.fromkeys(problems))  # passes that are alike have one line
+        raise Unsupported(f"{program.name} does not lower to {kind} attention:\n  {told}")
     return Compiled(program, attention, sections, dtype=dtype, heads=heads, masked=masked, outside=outside)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from algoformer.analysis import distance_to_identity, whitened
-from algoformer.experiments.drawing import COLOURS, INK, axes, heat, legend
+from algoformer.experiments.drawing import COLOURS, axes, heat, key, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, coded, stated
 from algoformer.experiments.linear import lbfgs
 from algoformer.tasks import Spectrum
@@ -151,7 +151,7 @@ def plot(result: Result) -> Figure:
     panels[count].semilogy(result.iterations, result.loss, color=COLOURS[2], label="population loss")
     panels[count].axhline(result.optimum, color="#888888", linestyle=":", label="exact optimum")
     panels[count].set(title="loss / E y²", xlabel="iteration")
-    panels[count].legend(labelcolor=INK, fontsize=8)
+    key(panels[count])
     last = panels[-1]
     last.bar(range(count), result.steps, color="#888888", width=0.6)
     learned = sorted(sum(row[j] for j, row in enumerate(layer)) / len(layer) for layer in result.layers)

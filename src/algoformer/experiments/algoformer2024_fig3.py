@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from algoformer.experiments.drawing import COLOURS, INK, axes
+from algoformer.experiments.drawing import COLOURS, axes, key
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.protocol import zeros
 from algoformer.experiments.softmax import COMPARED, TINY, Softmax, stored
@@ -125,6 +125,6 @@ def plot(result: Result) -> Figure:
                 ax.semilogy(range(1, len(line) + 1), shown, color=colours[window], label=f"dT = {window}")
         ax.axvline(depth, color="#888888", linestyle=":", linewidth=0.8)
         ax.set(title=f"T = {depth}", xlabel="loops")
-        ax.legend(labelcolor=INK, fontsize=8)
+        key(ax)
     panels[0].set_ylabel("error / zero predictor's")
     return fig

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from algoformer.experiments.drawing import COLOURS, axes
+from algoformer.experiments.drawing import COLOURS, axes, key
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.protocol import zeros
 from algoformer.experiments.softmax import COMPARED, TINY, Softmax, stored
@@ -140,7 +140,7 @@ def plot(result: Result) -> Figure:
     left.plot(result.layers, result.by_layers, "o-", color=COLOURS[0], label="AlgoFormer")
     left.plot(result.layers, result.standard, "o-", color=COLOURS[1], label="standard, three times the layers")
     left.set(xlabel="layers of each part", ylabel="error / zero predictor's", xticks=result.layers)
-    left.legend(labelcolor="#010101", fontsize=9)
+    key(left)
     right.plot(result.heads, result.by_heads, "o-", color=COLOURS[0])
     right.set(xlabel="heads", xticks=result.heads)
     return fig

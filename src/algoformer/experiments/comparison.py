@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from algoformer.experiments import estimate
-from algoformer.experiments.drawing import COLOURS, INK, axes, counted, whole_numbers
+from algoformer.experiments.drawing import COLOURS, axes, counted, key, whole_numbers
 from algoformer.experiments.experiment import Claim, Site, excess, stated
 from algoformer.experiments.protocol import FLAT, LEAST, VALIDATION, WATCHED, at, fall, measured, oracles, zeros
 from algoformer.experiments.softmax import Rate, Softmax
@@ -254,7 +254,7 @@ def draw_all(results: Sequence[Race]) -> Figure:
     counted(middle)
     right.set(xlabel="training FLOPs")
     for ax in (left, middle, right):
-        ax.legend(labelcolor=INK, fontsize=8)
+        key(ax)
     return fig
 
 

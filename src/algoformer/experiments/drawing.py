@@ -42,6 +42,11 @@ def whole_numbers(ax: Any) -> None:
     ax.xaxis.get_major_locator().set_params(integer=True)
 
 
+def key(ax: Any, **where: Any) -> None:
+    """The key of one panel, within it."""
+    ax.legend(frameon=False, labelcolor=INK, fontsize=8, **where)
+
+
 def legend(fig: Figure, ax: Any) -> None:
     """The key of one panel, beside the figure."""
     fig.legend(*ax.get_legend_handles_labels(), loc="outside right center", frameon=False, labelcolor=INK, fontsize=9)
@@ -54,7 +59,8 @@ def heat(ax: Any, values: Any, *, symmetric: bool = False, label: str = "") -> A
     limits = {"vmin": -largest, "vmax": largest} if symmetric else {}
     image = ax.imshow(grid, cmap="RdBu_r" if symmetric else "viridis", aspect="auto", **limits)
     ax.grid(False)
-    bar = ax.figure.colorbar(image, ax=ax, shrink=0.85, label=label)
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.85)
+    bar.set_label(label, color=INK)
     bar.ax.tick_params(colors=INK)
     bar.outline.set_visible(False)
     return image

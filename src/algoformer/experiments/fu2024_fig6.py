@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from algoformer.experiments.drawing import COLOURS, INK, axes
+from algoformer.experiments.drawing import COLOURS, axes, key
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.layers import layer_answers, model_answers
 from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
@@ -107,5 +107,5 @@ def plot(result: Result) -> Figure:
     for width, line, colour in zip(result.widths, result.layers, COLOURS, strict=False):
         right.semilogy(range(len(line)), line, color=colour, label=f"width {width}")
     right.set(xlabel="layer, by its own read-out")
-    right.legend(labelcolor=INK, fontsize=9)
+    key(right)
     return fig

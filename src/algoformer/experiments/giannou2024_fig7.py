@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from algoformer.experiments.drawing import COLOURS, INK, axes
+from algoformer.experiments.drawing import COLOURS, axes, key
 from algoformer.experiments.experiment import Claim, Site, assumed, coded, stated
 from algoformer.experiments.softmax import stored
 from algoformer.experiments.trained import trained
@@ -173,7 +173,7 @@ def plot(result: Result) -> Figure:
     left.axhline(seen, color="#888888", linestyle="--", linewidth=0.8, label="float32 sees no less")
     left.axhline(result.zero - least, color="#888888", linestyle=":", label="zero weights")
     left.set(xlabel="layers", ylabel=f"logistic loss above its least, {least:.4f}")
-    left.legend(labelcolor=INK, fontsize=9)
+    key(left)
     right.semilogy(result.layers, result.error, "o-", color=COLOURS[0])
     right.set(xlabel="layers", ylabel="error of the weights / their size")
     return fig

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from algoformer import analysis
-from algoformer.experiments.drawing import COLOURS, INK, axes, heat
+from algoformer.experiments.drawing import COLOURS, axes, heat, key
 from algoformer.experiments.experiment import Claim, Site
 from algoformer.experiments.layers import Read
 from algoformer.prompt import Dense
@@ -172,5 +172,5 @@ def draw(result: Maps, *, null: str = "zero predictor", rows: str = "layer", fir
         last.plot(range(first, len(line) + first), line, color=colour, label=name)
     last.plot(range(first, len(result.null) + first), result.null, color="#888888", linestyle=":", label=null)
     last.set(title="best match, other prompts", xlabel=rows)
-    last.legend(labelcolor=INK, fontsize=8)
+    key(last)
     return fig

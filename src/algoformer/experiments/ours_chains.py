@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from algoformer.algorithm import On
 from algoformer.experiments import algoformer2024_fig2c as chains
 from algoformer.experiments.comparison import above, by_seed, race
-from algoformer.experiments.drawing import COLOURS, INK, axes, whole_numbers
+from algoformer.experiments.drawing import COLOURS, axes, key, whole_numbers
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.protocol import tested
 from algoformer.experiments.softmax import stored
@@ -129,7 +129,7 @@ def plot_all(results: Sequence[Result]) -> Figure:
     right.set(xlabel="chains seen", ylabel="squared distance to Bayes / zero predictor's", yscale="log")
     for ax in (left, right):
         whole_numbers(ax)
-        ax.legend(labelcolor=INK, fontsize=8)
+        key(ax)
     return fig
 
 

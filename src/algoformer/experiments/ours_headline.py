@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from algoformer.experiments import comparison
 from algoformer.experiments.comparison import Comparison, Entrant, Race, above, last, race
-from algoformer.experiments.drawing import COLOURS, axes, counted, legend
+from algoformer.experiments.drawing import COLOURS, INK, axes, counted, legend
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.protocol import PowerLaw
 from algoformer.experiments.softmax import COMPARED, SHORT, TINY, stored
@@ -130,7 +130,7 @@ def plot(result: Result) -> Figure:
             ax.plot(ends, [scale * s**-exponent for s in ends], "--", color=colour, linewidth=1)
     for bar, words in ((STANDARD, "standard, published"), (LOOPED, "looped, published")):
         ax.plot(PUBLISHED_AT, bar, "*", markersize=12, color="#888888")
-        ax.annotate(words, (PUBLISHED_AT, bar), (8, 0), textcoords="offset points", va="center", fontsize=8)
+        ax.annotate(words, (PUBLISHED_AT, bar), (8, 0), textcoords="offset points", va="center", fontsize=8, color=INK)
     ax.set(xlabel="steps", ylabel="squared error at 40 examples / zero predictor's")
     counted(ax)
     legend(fig, ax)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from algoformer.experiments.answers import kept
 from algoformer.experiments.comparison import Comparison, above, by_seed, race
-from algoformer.experiments.drawing import COLOURS, INK, axes
+from algoformer.experiments.drawing import COLOURS, axes, key
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.protocol import watch
 from algoformer.experiments.softmax import COMPARED, TINY, stored
@@ -136,7 +136,7 @@ def plot_all(results: Sequence[Result]) -> Figure:
                 label = name if result is first else None
                 ax.plot(passed, result.model[problem][name], "o-", color=colour, ms=3, label=label, **thin)
         ax.set(xlabel="layers passed, a loop counted each time (dashed: untrained)", title=problem, ylim=(0.0, 1.02))
-        ax.legend(labelcolor=INK, fontsize=8, loc="lower right")
+        key(ax, loc="lower right")
     panels[0].set_ylabel("R² of linear probes for phi")
     return fig
 

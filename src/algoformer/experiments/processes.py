@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import sys
+import threading
 from collections import deque
 from multiprocessing.connection import wait
 from typing import Any, Self
@@ -21,14 +24,19 @@ class Processes:
         self.devices = _devices(device, jobs)
         self.at_once = -(-jobs // len(set(self.devices)))  # on one device
         self.going: dict[Any, tuple[Run, Any, Any, str]] = {}
+        self.before: Any = None  # who heard SIGTERM
 
     def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # to be told to end is to leave, not to vanish
+            self.before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         return self
 
     def __exit__(self, *error: object) -> None:
         for _, process, _, _ in self.going.values():
             process.terminate()
             process.join()
+        if self.before is not None:
+            signal.signal(signal.SIGTERM, self.before)
 
     def room(self) -> int:
         """The number of jobs."""
@@ -71,8 +79,18 @@ def _devices(device: str, jobs: int) -> deque[str]:
 def _child(run: Run, device: str, clock: Clock, jobs: int, at_once: int, pipe: Any) -> None:
     import torch
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and ends its children
+    threading.Thread(target=_orphaned, daemon=True).start()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
     pipe.send(attempt(run, device, clock, at_once))
+
+
+def _orphaned() -> None:
+    """Leave when the parent is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _last(pipe: Any) -> Outcome | None:

@@ -64,10 +64,11 @@ def reproduce(
     whole("seeds", seeds, least=1)
     if jobs is not None:
         whole("jobs", jobs, least=1)
-    folder_at("out", out).mkdir(parents=True, exist_ok=True)  # what cannot be kept is not run
+    folder_at("out", out)  # what cannot be kept is not run
     wanted = dict.fromkeys(ALSO.get(name, name) for name in names or EXPERIMENTS)
     asked = [Run(name, preset, seed, Path(out)) for name in wanted for seed in range(seeds)]
     outcomes = {run: run.ended("kept") for run in asked if run.finished}
+    Path(out).mkdir(parents=True, exist_ok=True)
     kept, rest = len(outcomes), [run for run in asked if run not in outcomes]
     pool = _pool(on, device, jobs, clock)
     tell = progress or (lambda done, total, what: None)

@@ -45,7 +45,7 @@ def write(results: str | Path, page: str | Path) -> Path:
     """
     from matplotlib import rc_context
 
-    target, found, texts = file_at("docs", page), shown(results)[0], Path(results) / translation.FOLDER
+    target, found, texts = page_at(page), shown(results)[0], Path(results) / translation.FOLDER
     home = target.parent / "figures"
     home.mkdir(parents=True, exist_ok=True)
     figures = [(s.name, picture(s)[0]) for s in found if s.large]
@@ -58,6 +58,13 @@ def write(results: str | Path, page: str | Path) -> Path:
     replace_file(target.parent / "runs.md", ledger(results).encode())
     replace_file(target.parent / "translation-results.md", translation.markdown(texts).encode())
     return target
+
+
+def page_at(page: str | Path) -> Path:
+    """Hold a path to that of a page in Markdown."""
+    if Path(page).suffix != ".md":
+        raise ValueError(f"docs must be a page whose name ends in .md; got {page}")
+    return file_at("docs", page)
 
 
 def markdown(results: str | Path) -> str:

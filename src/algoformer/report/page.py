@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from algoformer.experiments.drawing import COLOURS, INK, axes, legend
+from algoformer.experiments.drawing import COLOURS, INK, axes, key, legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "INK", "Section", "axes", "figure", "legend", "markdown_table", "page", "show", "table"]
+__all__ = ["COLOURS", "INK", "Section", "axes", "figure", "key", "legend", "markdown_table", "page", "show", "table"]
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d5dae0; --soft: #57606a; --card: #f6f8fa }
@@ -26,7 +26,8 @@ body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 54rem; background: 
   font: 17px/1.6 system-ui, -apple-system, "Segoe UI", sans-serif }
 h1 { line-height: 1.2; margin: .5rem 0 }
 h2 { margin: 2.5rem 0 .5rem; padding-top: 1rem; border-top: 1px solid var(--line) }
-p.lead { font-size: 1.15rem; color: var(--soft); margin-top: 0 } code { background: var(--card); padding: .1em .3em }
+p.lead { font-size: 1.15rem; color: var(--soft); margin-top: 0 } code { background: var(--card); padding: .1em .3em;
+  overflow-wrap: anywhere }
 figure { margin: 1.2rem 0; overflow-x: auto } figure svg { width: 100%; min-width: 32rem; height: auto }
 figcaption { color: var(--soft); font-size: .92rem }
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-size: .92rem; min-width: 60% }
@@ -79,8 +80,11 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str
 
 def figure(fig: Figure, caption: str) -> str:
     """A matplotlib figure as inline SVG; its text takes the colour of the page."""
+    from matplotlib import rc_context
+
     out = io.StringIO()
-    fig.savefig(out, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
+    with rc_context({"svg.fonttype": "none"}):  # letters, to be found and read aloud
+        fig.savefig(out, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
     svg = re.sub(r"^.*?(?=<svg)", "", out.getvalue(), flags=re.S).replace(INK, "currentColor")
     prefix = f"f{zlib.crc32(caption.encode()):x}-"  # ids of several figures on one page must not meet
     svg = re.sub(r'(id="|href="#|url\(#)', lambda m: m.group(1) + prefix, svg)
