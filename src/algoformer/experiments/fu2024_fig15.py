@@ -18,7 +18,7 @@ from algoformer.experiments.softmax import SHORT, TINY, stored
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 5
+REVISION = 6
 SOURCE = "Figures 4, 15"
 Result = Maps
 

@@ -70,9 +70,8 @@ class DampedNewton(Linear[Fit]):
         eye = torch.eye(s.x.shape[2], dtype=s.x.dtype, device=s.x.device)
         least = root(self.mu, s.x.dtype)
         q, r = torch.linalg.qr(torch.cat([rows, least * eye.expand(*rows.shape[:2], -1, -1)], 2))
-        drowned = (
-            rows.detach().square().sum((2, 3), keepdim=True) < self.mu
-        )  # Q's rows of these, in its others' rounding
+        # as in `outweighed`: there Q's rows of the examples would drown in the rounding of the others
+        drowned = rows.detach().square().sum((2, 3), keepdim=True) < self.mu
         by_x = torch.linalg.solve_triangular(r, rows, upper=True, left=False)
         n = rows.shape[2]
         q = torch.cat([by_x.where(drowned, q[:, :, :n]), q[:, :, n:]], 2)
