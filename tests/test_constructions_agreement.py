@@ -123,7 +123,7 @@ def programs(draw):
 
 
 @given(programs(), st.lists(st.booleans(), max_size=3), st.integers(1, 2))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_program_means_the_same_to_every_lowering_that_takes_it(p, seen, m):
     for attention, bar in (("linear", 1e-11), ("relu", 1e-11), ("softmax", 1e-5)):
         try:

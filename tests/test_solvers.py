@@ -354,7 +354,7 @@ def test_the_end_point_of_the_interval_is_refused_and_the_interval_is_open(start
     torch.testing.assert_close(inside, solvers.LeastSquares().predict(p), rtol=0, atol=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(0, 10_000),
     st.integers(1, 8),

@@ -409,7 +409,7 @@ def test_a_leaky_network_follows_dtype_seed_and_pickle():
 
 
 @given(st.floats(-1e6, 1e6).filter(lambda z: z == 0 or abs(z) > 1e-300), st.floats(1e-3, 2.0))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_unleaky_undoes_leaky(z, slope):
     v = torch.tensor([z], dtype=torch.float64)
     assert leaky(v, slope).item() == (z if z >= 0 else slope * z)

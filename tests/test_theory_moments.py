@@ -67,7 +67,7 @@ def test_white_moments_are_the_known_polynomials():
 
 
 @given(st.integers(0, 26), st.integers(1, 12), st.integers(1, 10**9))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_polynomial_takes_the_value_of_the_moment(k, d, n):
     value = sum(c * n**i * d**j for (i, j), c in white_polynomial(k).items())
     assert white(k, d, n) == Fraction(value, n**k)

@@ -53,7 +53,7 @@ def test_layered_optima_have_the_known_values(size, known):
 
 
 @given(st.integers(1, 30), st.integers(1, 10**6), st.integers(1, 10))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_generic_optimiser_finds_nothing_below_the_looped_optimum(d, n, loops):
     best = looped_optimum(d, n, loops)
 
@@ -125,7 +125,7 @@ def test_one_loop_is_the_closed_form():
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_no_symmetric_matrix_beats_the_scalar_looped_optimum(seed):
     g = torch.Generator().manual_seed(seed)
     best = looped_optimum(3, 5, 3)

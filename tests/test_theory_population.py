@@ -122,7 +122,7 @@ def test_a_symmetric_matrix_of_rank_one_has_the_loss_found_by_hand_from_chi_squa
 
 
 @given(st.fractions(0, 2, max_denominator=50))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_loss_of_two_loops_bends_down_along_a_symmetric_direction_as_found_by_hand(g):
     low, middle, high = (symmetric_loops(np.diag([v, *[Fraction(0)] * 9]), 20, 2) for v in (g - 1, g, g + 1))
     second = Fraction("16.8") - Fraction("43.56") * g + Fraction("27.72") * g**2
@@ -175,7 +175,7 @@ def test_the_promise_of_symmetry_changes_neither_loss_nor_its_symmetric_gradient
 
 
 @given(st.integers(0, 10**6), st.integers(1, 3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_covariance_disappears_by_whitening(seed, depth):
     g = torch.Generator().manual_seed(seed)
     C, A = covariance(g, 3), randn(g, depth, 3, 3) * 0.3

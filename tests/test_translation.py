@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -234,7 +234,6 @@ def test_a_tenth_of_the_values_is_held_out_and_every_count_of_digits_is_as_likel
 # Tokens
 
 
-@settings(deadline=None)  # the first example trains the tokenizer
 @given(st.text(max_size=40))
 def test_every_text_has_tokens_and_comes_back_from_them(line):
     import unicodedata
