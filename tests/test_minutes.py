@@ -612,10 +612,10 @@ def test_runs_at_once_end_with_the_command_that_began_them(tmp_path):
             time.sleep(0.05)
         time.sleep(1)
         parent.send_signal(sign)
-        assert parent.wait(60) == code
+        assert parent.wait(300) == code
         begin = time.time()
         while any(Path(f"/proc/{pid}").exists() for pid in born):
-            assert time.time() < begin + 60
+            assert time.time() < begin + 300  # it may still be importing
             time.sleep(0.05)
 
 
