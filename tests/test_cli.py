@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 import json
 import os
@@ -351,3 +352,30 @@ def test_docs_are_written_over_a_page_alone(tmp_path):
     result = run("report", "--results", str(tmp_path), "--out", str(tmp_path / "index.html"), "--docs", str(notes))
     assert result.exit_code == 2 and "docs must be a page whose name ends in .md" in result.stderr
     assert notes.read_text() == "mine" and not (tmp_path / "index.html").exists()
+
+
+def test_a_shipped_translator_is_asked_as_it_was_shipped(monkeypatch):
+    def altered(name):
+        raise ValueError(f"{name} must be as it was shipped; its checksum differs")
+
+    monkeypatch.setattr(zoo, "pretrained", altered)
+    for command in (["evaluate", "numbers-de-en", "--prompts", "2"], ["translate", "numbers-de-en", "eins"]):
+        result = run(*command)
+        assert result.exit_code == 2 and "its checksum differs" in result.stderr
+
+
+def test_curves_go_into_a_folder(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    result = run("train", "--preset", "gatmiry", "--tensorboard", str(tmp_path / "file"))
+    assert result.exit_code == 2 and "tensorboard must be a folder" in result.stderr
+
+
+def test_of_several_processes_the_first_alone_prints(monkeypatch):
+    for rank, lines in (("1", 0), ("0", 1)):
+        monkeypatch.setattr(training, "processes", lambda device: contextlib.nullcontext("cpu"))
+        monkeypatch.setenv("RANK", rank)
+        fields = ["--train.steps", "1", "--train.batch", "2", "--task.n", "2", "--task.d", "2", "--model.features", "2"]
+        result = run("train", "--preset", "gatmiry", *fields)
+        assert result.exit_code == 0, result.stderr
+        assert result.stdout.count("after 1 steps") == lines
+        assert result.stderr.count("not kept without --folder") == lines

@@ -436,6 +436,13 @@ def test_one_matrix_reads_and_scores_tokens(name):
     assert model.predict(p).shape == p.asked == (1, 3, 300)
 
 
+def test_a_course_is_looked_at_by_one_process(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.raises(ValueError, match="validated must run in one process; got 2"):
+        validated(MODELS["AlgoFormer"](), TASK, TrainConfig(window=2))
+
+
 def test_models_of_text_refuse_what_does_not_fit_them():
     model = MODELS["AlgoFormer"]()
     for call, message in (

@@ -42,4 +42,4 @@ SMOKE = Config(**TINY | {"rates": (1e-4, 1e-3)}, loops=2, window=1, layers=2, ch
 
 def claims(result: Result) -> list[Claim]:
     """AlgoFormer below both others, against each axis; and the standard transformer below the looped one."""
-    return [*first_of_all(result, SOURCE), *below(result, "standard", "looped", SOURCE)[:2]]
+    return [*first_of_all(result, SOURCE), *below(result, "standard", "looped", SOURCE)[:2]]  # by steps

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from algoformer.analysis import Candidate
 from algoformer.experiments import fu2024_fig3 as fig3
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
-from algoformer.experiments.maps import Maps, able, draw, line, linear
+from algoformer.experiments.maps import Maps, able, draw, fitted, linear
 from algoformer.experiments.softmax import SHORT, TINY, stored
 from algoformer.solvers import BFGS, LBFGS
 
@@ -56,7 +56,7 @@ def run(config: Config, site: Site) -> Result:
 
 def claims(result: Result) -> list[Claim]:
     """At the rate of BFGS, and faster than the other two. The paper's line is through layers 6 to 11."""
-    straight = line(result.best["BFGS"], result.steps["BFGS"][-1], range(5, 11))[2]
+    straight = fitted(result.best["BFGS"], result.steps["BFGS"][-1], range(5, 11))[2]
     return [
         Claim(
             text="layers go on as BFGS does: in layers 6 to 11 the matched steps are on a line, R² above 0.9",

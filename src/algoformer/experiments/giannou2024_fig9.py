@@ -48,27 +48,12 @@ def run(config: Config, site: Site) -> Result:
 
 def claims(result: Result) -> list[Claim]:
     """More layers help at every condition number; and whether the deepest is beyond order 2 from this start."""
-    made = []
-    for panel, line in result.attention.items():
-        made += [
-            Claim(
-                text=f"{panel}: more layers, less error (deepest over shallowest below 1)",
-                source=SOURCE,
-                measured=line[-1] / line[0],
-                sense="<",
-                bound=1.0,
-                errors=(line[-1],),
-            ),
-            Claim(
-                text=f"{panel}: the deepest is better than Newton of order 2 from a multiple of I (ratio below 1)",
-                source="ours",
-                measured=line[-1] / result.newton[panel]["2"][result.layers[-1] - 1],
-                sense="<",
-                bound=1.0,
-                errors=(line[-1],),
-            ),
-        ]
-    return made
+    start = "Newton of order 2 from a multiple of I"
+    return [
+        claim
+        for panel in result.attention
+        for claim in (fig8.deeper(result, panel, SOURCE), fig8.beyond(result, panel, "ours", start))
+    ]
 
 
 def plot(result: Result) -> Figure:

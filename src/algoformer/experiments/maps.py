@@ -75,7 +75,7 @@ def maps(scores: Mapping[str, Tensor], families: Families, *, error: float, null
     bootstrap = analysis.Bootstrap(seed=site.seed)
     matched = {name: analysis.choose(s, [families[name]], bootstrap=bootstrap) for name, s in scores.items()}
     verdicts = analysis.separate(matched, bootstrap) if len(matched) > 1 else []
-    lines = {name: line(m.step, families[name].steps[-1]) for name, m in matched.items()}
+    lines = {name: fitted(m.step, families[name].steps[-1]) for name, m in matched.items()}
     return Maps(
         error=error,
         steps={name: list(c.steps) for name, c in families.items()},
@@ -90,7 +90,7 @@ def maps(scores: Mapping[str, Tensor], families: Families, *, error: float, null
     )
 
 
-def line(steps: Sequence[int], last: int, rows: range | None = None) -> tuple[float, float, float]:
+def fitted(steps: Sequence[int], last: int, rows: range | None = None) -> tuple[float, float, float]:
     """The slope of the matched step over some rows, of its log2, and R² of the first line.
 
     Rows count from 0; the middle half, if they are not said. Those matched with the last step tried are left out.

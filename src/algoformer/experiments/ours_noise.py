@@ -19,9 +19,8 @@ from algoformer.experiments.answers import kept
 from algoformer.experiments.comparison import by_seed
 from algoformer.experiments.drawing import COLOURS, axes, legend, whole_numbers
 from algoformer.experiments.experiment import Claim, Site, assumed
-from algoformer.experiments.protocol import oracles, tested, watch, zeros
+from algoformer.experiments.protocol import oracles, tested, watched, zeros
 from algoformer.experiments.softmax import stored
-from algoformer.experiments.trained import trained
 from algoformer.solvers import ConjugateGradient, LeastSquares
 from algoformer.training import Recipe
 
@@ -85,7 +84,7 @@ def run(config: Config, site: Site) -> Result:
     for name, recipe in config.runs(site).items():
 
         def make(recipe: Recipe = recipe) -> dict[str, torch.Tensor]:
-            model = trained(recipe, site, fresh=config.train, watch=watch(recipe.task, recipe.train.steps, site))
+            model = watched(recipe, site, fresh=config.train)
             return {"errors": torch.tensor([asked(model, noise) for noise in tasks])}
 
         sizes = config.prompts, config.loops, *(round(1e3 * noise) for noise in config.noises)

@@ -17,9 +17,8 @@ from algoformer.experiments import ours_headline as headline
 from algoformer.experiments.answers import kept
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed
-from algoformer.experiments.protocol import oracles, tested, watch, zeros
+from algoformer.experiments.protocol import oracles, tested, watched, zeros
 from algoformer.experiments.softmax import stored
-from algoformer.experiments.trained import trained
 from algoformer.tasks import HalfAndHalf, LinearRegression, ScaledInputs
 from algoformer.training import Recipe
 from algoformer.training.evaluation import final
@@ -83,7 +82,7 @@ def run(config: Config, site: Site) -> Result:
         recipe = config.chosen(name, site)
 
         def make(recipe: Recipe = recipe) -> dict[str, torch.Tensor]:
-            model = trained(recipe, site, fresh=config.train, watch=watch(recipe.task, recipe.train.steps, site))
+            model = watched(recipe, site, fresh=config.train)
             found = [tested(model, other, prompts=config.prompts, device=site.device)[-1] for *_, other in flat]
             return {"errors": torch.tensor([final(task, line) for line in found])}
 

@@ -17,9 +17,8 @@ from algoformer.experiments.answers import kept
 from algoformer.experiments.comparison import Comparison, above, by_seed, race
 from algoformer.experiments.drawing import COLOURS, axes, key
 from algoformer.experiments.experiment import Claim, Site, assumed
-from algoformer.experiments.protocol import watch
+from algoformer.experiments.protocol import watched
 from algoformer.experiments.softmax import COMPARED, TINY, stored
-from algoformer.experiments.trained import trained
 from algoformer.training import Recipe, represented
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def _probed(config: Config, name: str, site: Site) -> dict[str, Tensor]:
     recipe = config.chosen(name, site)
 
     def make() -> dict[str, Tensor]:
-        model = trained(recipe, site, fresh=config.train, watch=watch(recipe.task, recipe.train.steps, site)).cpu()
+        model = watched(recipe, site, fresh=config.train).cpu()
         return {part: torch.tensor(v) for part, v in vars(represented(model, task, config.probed)).items()}
 
     return kept("represented", recipe, (config.probed,), site, make)

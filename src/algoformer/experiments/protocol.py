@@ -20,7 +20,7 @@ from torch import Tensor
 from algoformer.algorithm import Algorithm
 from algoformer.experiments.answers import kept
 from algoformer.experiments.experiment import Site
-from algoformer.experiments.trained import Made, made
+from algoformer.experiments.trained import Made, made, trained
 from algoformer.models import Model
 from algoformer.task import Task
 from algoformer.training import Recipe, Watch, evaluate
@@ -104,6 +104,11 @@ def watch(task: Task[Any], steps: int, site: Site) -> Watch:
         return {"last": final(task, found[-1]), "mean": sum(found[-1]) / len(found[-1])}
 
     return Watch(every=max(steps // LOOKS, min(APART, steps // 10), 1), look=look)
+
+
+def watched(recipe: Recipe, site: Site, *, fresh: bool) -> Model:
+    """The model of a recipe, kept with the learning curve that a comparison may ask of it."""
+    return trained(recipe, site, fresh=fresh, watch=watch(recipe.task, recipe.train.steps, site))
 
 
 def tested(

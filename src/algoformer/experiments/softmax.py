@@ -19,14 +19,13 @@ from algoformer.experiments.protocol import (
     Measured,
     measured,
     pilot_site,
-    watch,
+    watched,
     zeros,
 )
-from algoformer.experiments.trained import made
 from algoformer.models import AlgoFormerConfig, LoopedConfig, LSTMConfig, Model, TransformerConfig
 from algoformer.task import Task
 from algoformer.tasks import Autoregression, ChainOfThought, LinearRegression, Representation
-from algoformer.training import Ramp, Recipe, TrainConfig, TrainingDiverged
+from algoformer.training import Ramp, Recipe, TrainConfig
 
 
 class Rate(NamedTuple):
@@ -62,10 +61,7 @@ class Softmax:
     def model(self, config: Any, task: Task[Any], site: Site, *, window: int | None = None) -> Model:
         """The trained model of a config on a task."""
         recipe = self.recipe(config, task, window=window, lr=self.rate(config, task, site, window=window).lr)
-        found = made(recipe, site, fresh=self.train, watch=watch(task, recipe.train.steps, site))
-        if found.model is None:
-            raise TrainingDiverged(f"the training of {type(config).__name__} on {type(task).__name__} diverged")
-        return found.model
+        return watched(recipe, site, fresh=self.train)
 
     def measured(
         self,
