@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test slow lint docs bench clean
+.PHONY: demo test slow oldest lint docs bench clean
 
 demo: $(READY)
 	$(BIN)/algoformer demo
@@ -15,6 +15,13 @@ test: lint
 slow: $(READY)
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,sweep]'
 	$(BIN)/pytest -m slow
+
+# The tests with the oldest libraries that pyproject.toml allows (but torch, as pinned), which newer ones beside them deprecate.
+oldest: $(READY)
+	test -x .oldest/bin/python || $(PYTHON) -m venv .oldest
+	.oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch uv
+	.oldest/bin/uv pip install --quiet --python .oldest --resolution lowest-direct --editable '.[dev]'
+	.oldest/bin/pytest -n 2 -o filterwarnings=
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
@@ -33,4 +40,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .oldest demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -287,14 +287,14 @@ def test_a_probe_is_scikit_learns_ridge_on_standardised_features(rows):
     for strength, ours in zip(STRENGTHS, _ridges(x, y, STRENGTHS), strict=True):
         theirs = SkRidge(alpha=strength * rows, solver="svd").fit(scaled.numpy(), y.numpy())
         np.testing.assert_allclose(ours(x).numpy(), theirs.predict(scaled.numpy()), atol=1e-9)
-        wanted = r2_score(y, theirs.predict(scaled.numpy()), multioutput="variance_weighted")
+        wanted = r2_score(y.numpy(), theirs.predict(scaled.numpy()), multioutput="variance_weighted")
         assert r_squared(ours(x), y) == pytest.approx(wanted, abs=1e-10)
 
 
 def test_r_squared_of_a_constant_target_is_scikit_learns():
     target = torch.full((3, 1), 0.5)
     for guess, wanted in ((target, 1.0), (target + torch.tensor([[0.0], [0.0], [1.0]]), 0.0)):
-        assert r_squared(guess, target) == r2_score(target, guess) == wanted
+        assert r_squared(guess, target) == r2_score(target.numpy(), guess.numpy()) == wanted
     tenth = torch.full((3, 1), 0.1, dtype=torch.float64)  # whose mean is rounded, and not a tenth
     assert r_squared(tenth, tenth) == 1.0 and r_squared(tenth + 1, tenth) == 0.0
 

@@ -190,7 +190,7 @@ def test_bad_parameters_are_refused_at_fit(estimator, message):
 
 def test_sparse_input_is_refused():
     with pytest.raises(TypeError, match="Sparse data was passed"):
-        InContextRegressor().fit(scipy.sparse.eye_array(4).tocsr(), [0.0, 1.0, 2.0, 3.0])
+        InContextRegressor().fit(scipy.sparse.csr_matrix(np.eye(4)), [0.0, 1.0, 2.0, 3.0])
 
 
 def test_one_class_is_refused():

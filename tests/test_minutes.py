@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -507,9 +508,9 @@ def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):
     assert told.count("| finished |") == 4 and told.count("| stuck |") == 9  # of four steps nobody comes far
     assert len(runs) == 2 * 13 and told.count(", one of 2 at once |") == 1
     assert "AlgoFormer: AlgoFormer + injection on LinearRegression, lr 0.0001" in told
-    assert all(run["commit"] and run["torch"] == torch.__version__ for run in runs if "at" in run and run["key"] != "k")
+    assert all(run["commit"] and run["torch"] == version("torch") for run in runs if "at" in run and run["key"] != "k")
     ((commit, device),) = {(run["commit"], run["device"]) for run in runs if run.get("commit")}
-    place = f"torch {torch.__version__} on {device}"
+    place = f"torch {version('torch')} on {device}"
     command = "algoformer reproduce ours_linear --preset gpu --seeds 3 --device cuda"
     assert f"Seeds 0, 1, 2; commit {commit}; {place}" in page and f"`{command}`" in page
     assert "ours): d 2 (20), n 4 (40), width 8 (256), heads 2 (8), steps 4 (500,000)" in page
