@@ -198,6 +198,75 @@ def test_one_diverged_prompt_among_those_reported_is_no_match_and_no_verdict():
     assert alone.family is None
 
 
+def test_a_compiled_transformer_is_dissected_into_the_algorithm_that_it_runs():
+    sample = LinearRegression(d=4, n=12, dense=True).sample(32, torch.Generator().manual_seed(0), torch.float32)
+    model = compile(gradient_descent(4, eta=0.3, steps=6), attention="linear", dtype=torch.float32)
+    descent = [Candidate(GradientDescent(eta=eta), range(1, 7)) for eta in (0.1, 0.3)]
+    families = analysis.CLASSICS | {"gradient descent": descent}
+    found = analysis.dissect(model, sample.prompt, sample.target, families=families)
+    assert found.steps == [1, 2, 3, 4, 5, 6] == found.matches["gradient descent"].step
+    assert {a.eta for a in found.matches["gradient descent"].algorithm} == {0.3}
+    assert [v.family for v in found.verdicts] == ["gradient descent"] * 6
+    assert (found.matches["gradient descent"].similarity.value - 1).abs().max() < 1e-6, "float32 against float64"
+    torch.testing.assert_close(found.answers, model.trace(sample.prompt)[1:].double())
+    rows = found.rows()
+    assert rows[4][1] == "5 (1.000)" and rows[5][1] == "≥6 (1.000)" and rows[0][-1] == "gradient descent"
+    assert all(float(row[3].strip("()")) < 0.9 for row in rows), "of one candidate the step says nothing"
+    assert analysis.dissect(model, sample.prompt, sample.target, steps=[2], families=families).rows() == rows[1:2]
+
+
+def test_answers_before_the_first_that_counts_say_nothing():
+    p = dense(3, 16)
+    families = {"Newton": [Candidate(NEWTON, [4])], "zero": [Candidate(NEWTON, [0])]}
+
+    class Spoiled(Algorithm):
+        kinds, steps = (Dense,), 4
+
+        def init(self, p):
+            trace = NEWTON.trace(p, 4)
+            return torch.cat([trace[:, :, :5] + 7.0, trace[:, :, 5:]], 2)
+
+        def step(self, p, s, t):
+            return s[1:]
+
+        def read(self, p, s):
+            return s[0]
+
+    likeness = {
+        first: analysis.dissect(Spoiled(), p, p.y, steps=[4], families=families, first=first).matches["Newton"]
+        for first in (0, 5)
+    }
+    assert float(likeness[0].similarity.value[0]) < 0.9
+    assert abs(float(likeness[5].similarity.value[0]) - 1) < 1e-12
+    for first, said in ((-1, "first must be at least 0; got -1"), (41, "first must be below the 41 answers .* got 41")):
+        with pytest.raises(ValueError, match=said):
+            analysis.dissect(Spoiled(), p, p.y, steps=[4], families=families, first=first)
+        with pytest.raises(ValueError, match=said):
+            analysis.error_distance(p.y[None], p.y[None], p.y, first)
+
+
+def test_what_is_no_more_like_a_method_than_like_0_is_not_named_after_it():
+    p = dense(3, 64)
+    apart = torch.randn(64, 41, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    class Mumble(Algorithm):
+        kinds, steps = (Dense,), 0
+
+        def init(self, p):
+            return 0.1 * apart
+
+        def step(self, p, s, t):
+            raise AssertionError
+
+        def read(self, p, s):
+            return s
+
+    (row,) = analysis.dissect(Mumble(), p, p.y, steps=[0]).rows()
+    assert row[-1] == "zero" and float(row[-2].strip("()")) > 0.97
+    with pytest.raises(ValueError, match="steps must hold at least one number of steps; got none of Mumble"):
+        analysis.dissect(Mumble(), p, p.y)
+
+
 def test_steps_to_try_may_be_numpys():
     p = dense(1, 8)
     subject = readings(NEWTON, p, [2, 3])

@@ -139,6 +139,9 @@ def test_show_prints_a_program_that_can_be_held_against_its_theorem():
         (["evaluate", "nowhere"], f"the model must be a folder or one of {', '.join(zoo.NAMES)}; got 'nowhere'"),
         (["evaluate", str(Path(__file__).parent)], "tests must hold a config.json"),
         (["evaluate", "nowhere", "--prompts", "0"], "prompts must be at least 1; got 0"),
+        (["dissect", "tatoeba-de-en"], "the model must be a folder or one of autoregression-d20, "),
+        (["dissect", "autoregression-d20"], "the task must be one of pairs (x, y); got Autoregression"),
+        (["dissect", "linear-regression-d20", "--prompts", "3"], "prompts must be at least 4; got 3"),
         (["show", "newton", "--heads", "4"], "heads must be left out without --attention softmax; got 4"),
         (
             ["show", "newton", "--attention", "relu", "--no-masked"],
@@ -179,6 +182,22 @@ def test_a_model_is_trained_and_evaluated_from_the_command_line(tmp_path):
     assert len(json.loads(run(*named, "--task.n", "10").stdout)["model"]["mean"][-1]) == 11
     again = run("train", "--folder", str(folder), *sizes.split(), *run_of.split(), "--train.lr", "0.1")
     assert "train.lr must be 0.0003 as in" in again.stderr
+
+
+def test_a_model_is_dissected_from_the_command_line(tmp_path):
+    asked = ["dissect", "linear-regression-d20", "--prompts", "32", "--steps", "5,20", "--seed", "1"]
+    found = json.loads(run(*asked, "--json").stdout)
+    assert found["steps"] == [5, 20] and found["error"][1] < 0.1 * found["error"][0] < 0.1
+    newton = found["matches"]["Newton"]
+    assert 1 < newton["step"][0] < newton["step"][1]
+    assert 0.9 < newton["likeness"]["low"][1] < newton["likeness"]["value"][1] < newton["likeness"]["high"][1] < 1
+    assert max(found["matches"]["zero"]["likeness"]["value"]) < 0.6
+    shown = run(*asked).stdout
+    assert f"{newton['step'][1]} ({newton['likeness']['value'][1]:.3f})" in " ".join(shown.split())
+    late = json.loads(run(*asked, "--first", "20", "--json").stdout)["matches"]["Newton"]["likeness"]
+    assert max(late["value"]) < 0.9, "where all could be known, likeness is earned"
+    far = json.loads(run(*asked[:4], "--steps", "20", "--task.noise", "1", "--json").stdout)
+    assert far["error"][0] > 0.02, "noise that no method can know"
 
 
 def test_a_name_is_printed_as_it_is(tmp_path, monkeypatch):
@@ -311,7 +330,7 @@ def test_the_demo_races_builds_trains_and_computes(demo):
         assert layer["distance from a multiple of I"] < 0.1
     shipped = {row["loops"]: row for row in numbers["shipped"]}
     told = [shipped[t]["gradient descent steps (likeness)"].split(" (")[0] for t in (2, 5, 10, 20)]
-    steps = [int(words.removeprefix("≥ ").replace(",", "")) for words in told]
+    steps = [int(words.removeprefix("≥").replace(",", "")) for words in told]
     assert all(later >= 2 * sooner for sooner, later in itertools.pairwise(steps))  # they grow like a power
     loops = {row["loops or steps"]: {k: float(v) for k, v in row.items()} for row in numbers["represented"]}
     mine, other = "the trained transformer", "conjugate gradients on phi(x)"

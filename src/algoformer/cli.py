@@ -68,6 +68,7 @@ app = typer.Typer(
     help="Transformers that run algorithms in context: build them, train them, dissect them, solve with them.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
@@ -277,6 +278,66 @@ def evaluate(
     _console().print("Errors are squared, over the zero predictor's.")
     if oracle is not None:
         _console().print(f"The oracle's error: {oracle.last:.3g}")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def dissect(
+    context: typer.Context,
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            help="The folder of a run, of a checkpoint or of a saved model, or one of `algoformer list pretrained`."
+        ),
+    ],
+    task: Annotated[
+        str | None, typer.Option(help="What is asked, a task of pairs (x, y); the model's own task if left out.")
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="How many prompts; matches are chosen on half of them.")] = 128,
+    steps: Annotated[
+        str | None, typer.Option(help="After how many layers or loops: 5,10,20; each that the model takes.")
+    ] = None,
+    first: Annotated[int, typer.Option(help="How many examples an answer must have had to count; all count at 0.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of the prompts.")] = 0,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Which algorithm does a model run? The classic steps whose errors are most like those of each layer or loop.
+
+    Every label of a prompt is asked from the pairs before it, and likeness is the cosine of what is missed (Fu et al.
+    2024). The fields of the task may follow: --task.noise 0.1.
+    """
+    import torch
+
+    from algoformer import analysis, training, zoo
+    from algoformer.tasks import Pairs
+
+    whole("prompts", prompts, 4)
+    own = _is_folder("model", checkpoint, [name for name in NAMES if name not in TRANSLATORS])
+    folder = Path(checkpoint) if own else HOME / checkpoint
+    asked = _asked(folder, {} if own else zoo.about(checkpoint), task, None, _fields(context.args))
+    if not isinstance(asked, Pairs):
+        raise ValueError(f"the task must be one of pairs (x, y); got {type(asked).__name__}")
+    where = training.device_named(device)
+    model = training.load(folder).float() if own else zoo.pretrained(checkpoint)
+    sample = _dense(asked).sample(prompts, torch.Generator().manual_seed(seed))
+    prompt, target = sample.prompt.to(device=where), sample.target.to(where)
+    found = analysis.dissect(model.to(where).eval(), prompt, target, steps=_numbers(steps), first=first)
+    last = (found.answers - target)[:, :, -1].square().mean((1, 2)) / target[:, -1].square().mean()
+    if as_json:
+        bands = {name: {k: v.tolist() for k, v in vars(m.similarity).items()} for name, m in found.matches.items()}
+        matches = {name: {"step": m.step, "likeness": bands[name]} for name, m in found.matches.items()}
+        named = [v.family for v in found.verdicts]
+        return _print_json({"steps": found.steps, "error": last.tolist(), "matches": matches, "most_like": named})
+    title = f"{model.variant} on {prompts:,} prompts of {type(asked).__name__}"
+    rows = [[t, e, *row] for t, e, row in zip(found.steps, last.tolist(), found.rows(), strict=True)]
+    columns = [name.replace(" ", "\n") for name in found.matches]
+    _print_table(title, ["step", "error", *columns, "most like"], rows)
+    _console().print(
+        "Errors are squared, at the last position, over the zero predictor's. Beside each step of the model stands the "
+        "step of every algorithm whose errors are most like its (≥: the last that was tried), chosen on half of the "
+        "prompts, and in brackets how alike they are on the others; zero answers 0. One is named where its lead is "
+        "more than chance."
+    )
 
 
 @app.command()
@@ -546,6 +607,15 @@ def _asked(folder: Path, facts: dict[str, Any], name: str | None, data: Path | N
     return asked
 
 
+def _dense(task: Any) -> Any:
+    """A task of pairs that asks every label from the pairs before it; of a shift, the task inside it."""
+    from dataclasses import replace
+
+    from algoformer.tasks import Shift
+
+    return replace(task, task=_dense(task.task)) if isinstance(task, Shift) else replace(task, dense=True)
+
+
 def _evaluate_text(
     translator: Any,
     task: Any,
@@ -724,11 +794,11 @@ def _print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
 
     from algoformer.report.page import show
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, collapse_padding=True)
     for i, column in enumerate(columns):
         words = all(isinstance(row[i], str) and not row[i].strip("> ").isdigit() for row in rows)
         cells = [show(row[i]) for row in rows]
-        whole = any(cells) and not any(" " in cell for cell in cells)  # names and numbers, to be copied
+        whole = any(cells) and not any(" " in cell.replace(" (", "(") for cell in cells)  # names and numbers: copied
         table.add_column(column, justify="left" if words else "right", overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*map(show, row))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from algoformer import claims
 from algoformer.algorithm import Algorithm, On
-from algoformer.analysis import Candidate, distance_to_identity, match, readings, separate
+from algoformer.analysis import CLASSICS, dissect, distance_to_identity, readings
 from algoformer.claims.ledger import label
 from algoformer.constructions.catalogue import CATALOGUE
 from algoformer.files import folder_at, replace_file
@@ -270,46 +270,26 @@ def _trained(g: torch.Generator) -> Chapter:
     )
 
 
-def _matched(step: int, family: Sequence[Candidate], similarity: float) -> str:
-    """A match as the table has it; of the last step that was tried more may be nearer still."""
-    return f"{'≥ ' if step == family[0].steps[-1] else ''}{step:,} ({similarity:.3f})"
-
-
 def _shipped(g: torch.Generator) -> Chapter:
     model = pretrained("linear-regression-d20")
     sample = LinearRegression(dense=True).sample(48, g)
-    loops = list(range(1, 31))
-    families = {
-        "Newton": [Candidate(Newton(), range(1, 27))],
-        "gradient descent": [Candidate(GradientDescent(form="spectral"), [2**i for i in range(13)])],
-        "conjugate gradients": [Candidate(ConjugateGradient(), range(1, 27))],
-    }
-    with torch.no_grad():
-        mine = readings(model, sample.prompt, [0, *loops])
-    exact, prompt = sample.target.double(), sample.prompt.to(dtype=torch.float64)
-    found = {name: match(mine[1:].double(), family, prompt, exact) for name, family in families.items()}
-    verdicts = separate(found)
+    loops = range(31)
+    found = dissect(model, sample.prompt, sample.target, steps=loops)
+    rivals = {name: family[0].algorithm for name, family in CLASSICS.items() if name != "zero"}
     fig, (left, right) = axes(10.5, 3.9, columns=2)
-    last = sample.target[:, -1:]
-    left.semilogy(_error(mine[:, :, -1:], last, last), "o-", color=COLOURS[0], ms=3)
+    prompt, last = sample.prompt.to(dtype=torch.float64), sample.target[:, -1:].double()
+    left.semilogy(_error(found.answers[:, :, -1:], last, last), "o-", color=COLOURS[0], ms=3)
     right.plot([], [], "o-", color=COLOURS[0], ms=3, label="the trained transformer")
-    for (name, family), colour in zip(families.items(), COLOURS[1:], strict=False):
-        error = _error(readings(family[0].algorithm, prompt, range(27))[:, :, -1:], last, last)
+    for (name, rival), colour in zip(rivals.items(), COLOURS[1:], strict=False):
+        error = _error(readings(rival, prompt, range(27))[:, :, -1:], last, last)
         left.semilogy(error.clamp(min=1e-9), color=colour)
-        right.semilogy(loops, found[name].step, color=colour, label=name)
+        right.semilogy(loops[1:], found.matches[name].step[1:], color=colour, label=name)
     for ax in (left, right):
         ax.axvline(model.steps, color="#888888", linestyle=":")
     left.set(xlabel="loop or step", ylabel="error / zero predictor's", title="at 40 examples", ylim=(1e-6, 3))
     right.set(xlabel="loop", ylabel="steps it is most like", title="the nearest steps of each algorithm")
     legend(fig, right)
-    rows: list[list[Any]] = [
-        [
-            t,
-            *(_matched(m.step[t - 1], families[name], float(m.similarity.value[t - 1])) for name, m in found.items()),
-            str(verdicts[t - 1]),
-        ]
-        for t in (2, 5, 10, 15, 20)
-    ]
+    rows = [[t, *found.rows()[t]] for t in (2, 5, 10, 15, 20)]
     return Chapter(
         "shipped",
         "One trained on a GPU: what does it run?",
@@ -320,7 +300,7 @@ def _shipped(g: torch.Generator) -> Chapter:
         fig,
         "Left, the error at 40 examples; right, the number of steps whose errors are most alike. Dotted: the "
         f"{model.steps} loops of training. 48 prompts.",
-        ["loops", *(f"{name} steps (likeness)" for name in families), "most like"],
+        ["loops", *(f"{name} steps (likeness)" for name in rivals), "predicting 0", "most like"],
         rows,
     )
 

@@ -13,6 +13,7 @@ from algoformer.analysis.compare import (
     readings,
     weight_similarity,
 )
+from algoformer.analysis.dissection import CLASSICS, Dissection, dissect
 from algoformer.analysis.match import Candidate, Matched, Verdict, choose, growth, match, separate
 from algoformer.analysis.probe import Probe, Probed, probe
 from algoformer.analysis.rates import Rate, rate
@@ -28,9 +29,11 @@ from algoformer.analysis.robustness import (
 from algoformer.analysis.weights import distance_to, distance_to_identity, interpolated, whitened
 
 __all__ = [
+    "CLASSICS",
     "Band",
     "Bootstrap",
     "Candidate",
+    "Dissection",
     "Error",
     "Induced",
     "Matched",
@@ -41,6 +44,7 @@ __all__ = [
     "Settling",
     "Verdict",
     "choose",
+    "dissect",
     "distance_to",
     "distance_to_identity",
     "error_distance",

@@ -39,6 +39,7 @@ def error_similarity(
     a: Float[Tensor, "t b o k"], b: Float[Tensor, "s b o k"], target: Float[Tensor, "b o k"], first: int = 0
 ) -> Float[Tensor, "t s b"]:
     """The cosine of the residual sequences of each prompt, from position `first` on (Fu et al.: 1; their code: 0)."""
+    _position(first, target)
     left, right = ((v - target)[:, :, first:].flatten(2) for v in (a, b))
     return torch.einsum("tbi,sbi->tsb", _unit(left), _unit(right))
 
@@ -47,6 +48,7 @@ def error_distance(
     a: Float[Tensor, "t b o k"], b: Float[Tensor, "s b o k"], target: Float[Tensor, "b o k"], first: int = 0
 ) -> Float[Tensor, "t s b"]:
     """The L2 distance of two predictions over the norm of the targets: no angle, so scale counts."""
+    _position(first, target)
     left, right = (v[:, :, first:].flatten(2) for v in (a, b))
     apart: Tensor = (left[:, None] - right[None]).norm(dim=-1)
     size: Tensor = target[:, first:].flatten(1).norm(dim=-1)
@@ -155,6 +157,13 @@ def _induced(prompt: Prompt, answers: Tensor, dense: Dense) -> Induced:
 def weight_similarity(a: Float[Tensor, "b n d k"], b: Float[Tensor, "b n d k"]) -> Float[Tensor, " b"]:
     """The cosine of two induced weights, averaged over prefixes, for each prompt."""
     return (_unit(a.flatten(2)) * _unit(b.flatten(2))).sum(-1).mean(1)
+
+
+def _position(first: int, target: Tensor) -> None:
+    """Is there an answer from this position on? Of none nothing could be said."""
+    whole("first", first)
+    if 0 < target.shape[1] <= first:
+        raise ValueError(f"first must be below the {target.shape[1]} answers of a prompt; got {first}")
 
 
 def _unit(v: Tensor) -> Tensor:

@@ -1,0 +1,70 @@
+"""Which step of which classic algorithm is each step of a model most like? All of it in one call (Fu et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from algoformer.algorithm import Algorithm
+from algoformer.analysis.bootstrap import Bootstrap
+from algoformer.analysis.compare import readings
+from algoformer.analysis.match import Candidate, Matched, Verdict, match, separate
+from algoformer.solvers import ConjugateGradient, GradientDescent, Newton
+
+# Where gradient descent starts, the answer is 0: what is no more like a method than like that says nothing of it.
+CLASSICS: Mapping[str, Sequence[Candidate]] = {
+    "Newton": [Candidate(Newton(), range(1, 41))],
+    "gradient descent": [Candidate(GradientDescent(form="spectral"), [2**i for i in range(13)])],
+    "conjugate gradients": [Candidate(ConjugateGradient(), range(1, 41))],
+    "zero": [Candidate(GradientDescent(), [0])],
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Dissection:
+    """After each of `steps`: the answers, their match in every family, and the family that is named."""
+
+    steps: list[int]
+    answers: Float[Tensor, "t b o k"]
+    families: Mapping[str, Sequence[Candidate]]
+    matches: dict[str, Matched]
+    verdicts: list[Verdict]
+
+    def rows(self) -> list[list[str]]:
+        """For people, by step: each match as "12 (0.998)", or "≥40 (0.998)" if that is the last tried; the verdict."""
+        return [[*(self._cell(name, i) for name in self.matches), str(v)] for i, v in enumerate(self.verdicts)]
+
+    def _cell(self, family: str, i: int) -> str:
+        match, tried = self.matches[family], {step for c in self.families[family] for step in c.steps}
+        like = f"({float(match.similarity.value[i]):.3f})"
+        return like if len(tried) == 1 else f"{'≥' if match.step[i] == max(tried) else ''}{match.step[i]:,} {like}"
+
+
+@torch.no_grad()
+def dissect(
+    subject: Algorithm[Any, Any],
+    prompt: Any,
+    target: Float[Tensor, "b o k"],
+    *,
+    steps: Sequence[int] | None = None,
+    families: Mapping[str, Sequence[Candidate]] = CLASSICS,
+    first: int = 0,
+    bootstrap: Bootstrap | None = None,
+) -> Dissection:
+    """Hold the errors of a model after each of `steps` (None: each it takes) against those of families, in float64.
+
+    With `first` the answers before that position, which have fewer examples, do not count.
+    """
+    wanted = list(range(1, subject.horizon(subject.prepare(prompt)) + 1) if steps is None else steps)
+    if not wanted:
+        raise ValueError(f"steps must hold at least one number of steps; got none of {type(subject).__name__}")
+    exactly, exact = prompt.to(dtype=torch.float64), target.double()
+    answers = readings(subject, prompt, wanted).double()
+    options: dict[str, Any] = {"first": first, "bootstrap": bootstrap}
+    matches = {name: match(answers, family, exactly, exact, **options) for name, family in families.items()}
+    return Dissection(wanted, answers, families, matches, separate(matches, bootstrap))
