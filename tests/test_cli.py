@@ -142,6 +142,10 @@ def test_show_prints_a_program_that_can_be_held_against_its_theorem():
         (["dissect", "tatoeba-de-en"], "the model must be a folder or one of autoregression-d20, "),
         (["dissect", "autoregression-d20"], "the task must be one of pairs (x, y); got Autoregression"),
         (["dissect", "linear-regression-d20", "--prompts", "3"], "prompts must be at least 4; got 3"),
+        (
+            ["dissect", "linear-regression-d20", "--figure", "a.jpg"],
+            "the figure's ending must be one of '.svg', '.png', ",
+        ),
         (["show", "newton", "--heads", "4"], "heads must be left out without --attention softmax; got 4"),
         (
             ["show", "newton", "--attention", "relu", "--no-masked"],
@@ -192,7 +196,9 @@ def test_a_model_is_dissected_from_the_command_line(tmp_path):
     assert 1 < newton["step"][0] < newton["step"][1]
     assert 0.9 < newton["likeness"]["low"][1] < newton["likeness"]["value"][1] < newton["likeness"]["high"][1] < 1
     assert max(found["matches"]["zero"]["likeness"]["value"]) < 0.6
-    shown = run(*asked).stdout
+    drawn = tmp_path / "new" / "dissected.svg"
+    shown = run(*asked, "--figure", str(drawn)).stdout
+    assert str(drawn) in shown and all(name in drawn.read_text() for name in ("<svg", *found["matches"]))
     assert f"{newton['step'][1]} ({newton['likeness']['value'][1]:.3f})" in " ".join(shown.split())
     late = json.loads(run(*asked, "--first", "20", "--json").stdout)["matches"]["Newton"]["likeness"]
     assert max(late["value"]) < 0.9, "where all could be known, likeness is earned"
@@ -329,7 +335,7 @@ def test_the_demo_races_builds_trains_and_computes(demo):
         assert layer["step size learned"] == pytest.approx(layer["exact step size"], rel=0.1)
         assert layer["distance from a multiple of I"] < 0.1
     shipped = {row["loops"]: row for row in numbers["shipped"]}
-    told = [shipped[t]["gradient descent steps (likeness)"].split(" (")[0] for t in (2, 5, 10, 20)]
+    told = [shipped[t]["gradient descent (likeness)"].split(" (")[0] for t in (2, 5, 10, 20)]
     steps = [int(words.removeprefix("≥").replace(",", "")) for words in told]
     assert all(later >= 2 * sooner for sooner, later in itertools.pairwise(steps))  # they grow like a power
     loops = {row["loops or steps"]: {k: float(v) for k, v in row.items()} for row in numbers["represented"]}

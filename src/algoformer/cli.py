@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 import algoformer
 from algoformer.checks import known, one_of, whole
-from algoformer.files import folder_at
+from algoformer.files import file_at, folder_at
 from algoformer.zoo import HOME, NAMES, TRANSLATORS
 
 if TYPE_CHECKING:
@@ -298,6 +298,7 @@ def dissect(
     ] = None,
     first: Annotated[int, typer.Option(help="How many examples an answer must have had to count; all count at 0.")] = 0,
     seed: Annotated[int, typer.Option(help="The seed of the prompts.")] = 0,
+    figure: Annotated[Path | None, typer.Option(help="Also draw it here: a file .svg, .png or .pdf.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -309,9 +310,13 @@ def dissect(
     import torch
 
     from algoformer import analysis, training, zoo
+    from algoformer.report.dissection import draw
+    from algoformer.report.page import save
     from algoformer.tasks import Pairs
 
     whole("prompts", prompts, 4)
+    if figure is not None:
+        one_of("the figure's ending", file_at("figure", figure).suffix, (".svg", ".png", ".pdf"))
     own = _is_folder("model", checkpoint, [name for name in NAMES if name not in TRANSLATORS])
     folder = Path(checkpoint) if own else HOME / checkpoint
     asked = _asked(folder, {} if own else zoo.about(checkpoint), task, None, _fields(context.args))
@@ -322,14 +327,16 @@ def dissect(
     sample = _dense(asked).sample(prompts, torch.Generator().manual_seed(seed))
     prompt, target = sample.prompt.to(device=where), sample.target.to(where)
     found = analysis.dissect(model.to(where).eval(), prompt, target, steps=_numbers(steps), first=first)
-    last = (found.answers - target)[:, :, -1].square().mean((1, 2)) / target[:, -1].square().mean()
+    if figure is not None:
+        save(draw(found, trained=model.steps), figure)
+    last = found.error.tolist()
     if as_json:
         bands = {name: {k: v.tolist() for k, v in vars(m.similarity).items()} for name, m in found.matches.items()}
         matches = {name: {"step": m.step, "likeness": bands[name]} for name, m in found.matches.items()}
         named = [v.family for v in found.verdicts]
-        return _print_json({"steps": found.steps, "error": last.tolist(), "matches": matches, "most_like": named})
+        return _print_json({"steps": found.steps, "error": last, "matches": matches, "most_like": named})
     title = f"{model.variant} on {prompts:,} prompts of {type(asked).__name__}"
-    rows = [[t, e, *row] for t, e, row in zip(found.steps, last.tolist(), found.rows(), strict=True)]
+    rows = [[t, e, *row] for t, e, row in zip(found.steps, last, found.rows(), strict=True)]
     columns = [name.replace(" ", "\n") for name in found.matches]
     _print_table(title, ["step", "error", *columns, "most like"], rows)
     _console().print(
@@ -338,6 +345,8 @@ def dissect(
         "prompts, and in brackets how alike they are on the others; zero answers 0. One is named where its lead is "
         "more than chance."
     )
+    if figure is not None:
+        _print_path("The figure:", figure)
 
 
 @app.command()

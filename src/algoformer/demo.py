@@ -15,13 +15,14 @@ from torch import Tensor
 
 from algoformer import claims
 from algoformer.algorithm import Algorithm, On
-from algoformer.analysis import CLASSICS, dissect, distance_to_identity, readings
+from algoformer.analysis import dissect, distance_to_identity, readings
 from algoformer.claims.ledger import label
 from algoformer.constructions.catalogue import CATALOGUE
 from algoformer.files import folder_at, replace_file
 from algoformer.models import LinearTransformer, LinearTransformerConfig
 from algoformer.provenance import provenance
-from algoformer.report.page import COLOURS, Section, axes, figure, key, legend, page, table
+from algoformer.report.dissection import draw
+from algoformer.report.page import COLOURS, Section, axes, figure, key, legend, page, save, table
 from algoformer.solvers import (
     ConjugateGradient,
     Features,
@@ -84,7 +85,7 @@ def run(out: Path, *, seed: int = 0, progress: Progress | None = None) -> Result
     for i, (what, chapter) in enumerate(told):
         report(i, len(told), what)
         chapters.append(chapter(torch.Generator().manual_seed(seed)))
-        chapters[-1].picture.savefig(out / f"{chapters[-1].name}.png", dpi=160, bbox_inches="tight")
+        save(chapters[-1].picture, out / f"{chapters[-1].name}.png")
     report(len(told), len(told), "done")
     origin = provenance()
     html = page(
@@ -275,20 +276,6 @@ def _shipped(g: torch.Generator) -> Chapter:
     sample = LinearRegression(dense=True).sample(48, g)
     loops = range(31)
     found = dissect(model, sample.prompt, sample.target, steps=loops)
-    rivals = {name: family[0].algorithm for name, family in CLASSICS.items() if name != "zero"}
-    fig, (left, right) = axes(10.5, 3.9, columns=2)
-    prompt, last = sample.prompt.to(dtype=torch.float64), sample.target[:, -1:].double()
-    left.semilogy(_error(found.answers[:, :, -1:], last, last), "o-", color=COLOURS[0], ms=3)
-    right.plot([], [], "o-", color=COLOURS[0], ms=3, label="the trained transformer")
-    for (name, rival), colour in zip(rivals.items(), COLOURS[1:], strict=False):
-        error = _error(readings(rival, prompt, range(27))[:, :, -1:], last, last)
-        left.semilogy(error.clamp(min=1e-9), color=colour)
-        right.semilogy(loops[1:], found.matches[name].step[1:], color=colour, label=name)
-    for ax in (left, right):
-        ax.axvline(model.steps, color="#888888", linestyle=":")
-    left.set(xlabel="loop or step", ylabel="error / zero predictor's", title="at 40 examples", ylim=(1e-6, 3))
-    right.set(xlabel="loop", ylabel="steps it is most like", title="the nearest steps of each algorithm")
-    legend(fig, right)
     rows = [[t, *found.rows()[t]] for t in (2, 5, 10, 15, 20)]
     return Chapter(
         "shipped",
@@ -297,10 +284,10 @@ def _shipped(g: torch.Generator) -> Chapter:
         '`algoformer.pretrained("linear-regression-d20")`. After each loop its errors are held against those of known '
         "algorithms, prefix by prefix (Fu et al. 2024). Steps are chosen on half of the prompts, likeness is reported "
         "on the other half, and an algorithm is named only where its lead is more than chance.",
-        fig,
-        "Left, the error at 40 examples; right, the number of steps whose errors are most alike. Dotted: the "
-        f"{model.steps} loops of training. 48 prompts.",
-        ["loops", *(f"{name} steps (likeness)" for name in rivals), "predicting 0", "most like"],
+        draw(found, trained=model.steps),
+        "The error at 40 examples; the number of steps whose errors are most alike; and how far from alike they are. "
+        f"Dotted: the {model.steps} loops of training. 48 prompts.",
+        ["loops", *(f"{name} (likeness)" for name in found.matches), "most like"],
         rows,
     )
 

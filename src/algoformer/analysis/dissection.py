@@ -27,13 +27,25 @@ CLASSICS: Mapping[str, Sequence[Candidate]] = {
 
 @dataclass(frozen=True, eq=False)
 class Dissection:
-    """After each of `steps`: the answers, their match in every family, and the family that is named."""
+    """After each of `steps`: the answers, their match in every family, and the family that is named; in float64."""
 
+    prompt: Any
+    target: Float[Tensor, "b o k"]
     steps: list[int]
     answers: Float[Tensor, "t b o k"]
     families: Mapping[str, Sequence[Candidate]]
     matches: dict[str, Matched]
     verdicts: list[Verdict]
+
+    @property
+    def error(self) -> Float[Tensor, " t"]:
+        """The squared error of each step at the last position, over the zero predictor's."""
+        return self.relative(self.answers)
+
+    def relative(self, answers: Float[Tensor, "t b o k"]) -> Float[Tensor, " t"]:
+        """The same of other answers to the prompt."""
+        missed = (answers - self.target)[:, :, -1].square().mean((1, 2))
+        return missed / self.target[:, -1].square().mean()
 
     def rows(self) -> list[list[str]]:
         """For people, by step: each match as "12 (0.998)", or "≥40 (0.998)" if that is the last tried; the verdict."""
@@ -67,4 +79,4 @@ def dissect(
     answers = readings(subject, prompt, wanted).double()
     options: dict[str, Any] = {"first": first, "bootstrap": bootstrap}
     matches = {name: match(answers, family, exactly, exact, **options) for name, family in families.items()}
-    return Dissection(wanted, answers, families, matches, separate(matches, bootstrap))
+    return Dissection(exactly, exact, wanted, answers, families, matches, separate(matches, bootstrap))

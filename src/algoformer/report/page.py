@@ -8,14 +8,29 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from algoformer.experiments.drawing import COLOURS, INK, axes, key, legend
+from algoformer.files import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "INK", "Section", "axes", "figure", "key", "legend", "markdown_table", "page", "show", "table"]
+__all__ = [
+    "COLOURS",
+    "INK",
+    "Section",
+    "axes",
+    "figure",
+    "key",
+    "legend",
+    "markdown_table",
+    "page",
+    "save",
+    "show",
+    "table",
+]
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d5dae0; --soft: #57606a; --card: #f6f8fa }
@@ -91,6 +106,14 @@ def figure(fig: Figure, caption: str) -> str:
     return (
         f'<figure role="img" aria-label="{escape(caption)}">{svg}<figcaption>{_inline(caption)}</figcaption></figure>'
     )
+
+
+def save(fig: Figure, path: Path) -> None:
+    """A matplotlib figure as a file whose name says of what kind, whole or not at all."""
+    out = io.BytesIO()
+    fig.savefig(out, format=path.suffix.removeprefix("."), dpi=160, bbox_inches="tight")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, out.getvalue())
 
 
 def show(value: Any) -> str:
