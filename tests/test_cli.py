@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -357,13 +358,37 @@ def test_the_page_of_the_demo_asks_for_nothing_from_outside(demo):
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_no_column_of_a_table_is_lost(monkeypatch, capsys, width):
-    monkeypatch.setenv("COLUMNS", str(width))
     name, row = "gatmiry.theorem-3.2-scalar", ["gatmiry.theorem-3.2-scalar", "several words of a statement", "fails"]
-    _print_table("Claims", ["claim", "what", "verdict", "on record"], [[*row, "holds where checked"]])
-    lines = capsys.readouterr().out.splitlines()
+    lines = printed(
+        monkeypatch, capsys, width, ["claim", "what", "verdict", "on record"], [*row, "holds where checked"]
+    )
     told = " ".join(word for line in lines[2:] for word in line.split())
     assert all(word in told for word in (name, "fails", "holds", "where", "checked"))
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120])
+def test_nothing_of_a_table_is_cut(monkeypatch, capsys, width):
+    columns = [
+        "loops",
+        "Newton (likeness)",
+        "gradient descent (likeness)",
+        "conjugate gradients (likeness)",
+        "most like",
+    ]
+    row = ["20", "24 (0.996)", "≥4,096 (0.996)", "20 (0.995)", "gradient descent"]
+    lines = printed(monkeypatch, capsys, width, columns, row)
+    letters = Counter("".join(columns + row).replace(" ", ""))
+    assert Counter("".join(lines[1:]).replace(" ", "").replace("─", "")) == letters
+    if width >= 80:
+        assert "≥4,096 (0.996)" in lines[-2] and "(likeness)" in lines[-4]
+
+
+def printed(monkeypatch, capsys, width, columns, row):
+    monkeypatch.setenv("COLUMNS", str(width))
+    _print_table("Claims", columns, [row])
+    lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
+    return lines
 
 
 def test_a_refused_reproduction_leaves_no_folder(tmp_path):

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from inspect import isabstract
@@ -337,8 +338,7 @@ def dissect(
         return _print_json({"steps": found.steps, "error": last, "matches": matches, "most_like": named})
     title = f"{model.variant} on {prompts:,} prompts of {type(asked).__name__}"
     rows = [[t, e, *row] for t, e, row in zip(found.steps, last, found.rows(), strict=True)]
-    columns = [name.replace(" ", "\n") for name in found.matches]
-    _print_table(title, ["step", "error", *columns, "most like"], rows)
+    _print_table(title, ["step", "error", *found.matches, "most like"], rows)
     _console().print(
         "Errors are squared, at the last position, over the zero predictor's. Beside each step of the model stands the "
         "step of every algorithm whose errors are most like its (≥: the last that was tried), chosen on half of the "
@@ -803,15 +803,21 @@ def _print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
 
     from algoformer.report.page import show
 
+    console, wide = _console(), 0
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, collapse_padding=True)
     for i, column in enumerate(columns):
-        words = all(isinstance(row[i], str) and not row[i].strip("> ").isdigit() for row in rows)
         cells = [show(row[i]) for row in rows]
+        words = all(isinstance(row[i], str) and not row[i].strip("> ").isdigit() for row in rows)
         whole = any(cells) and not any(" " in cell.replace(" (", "(") for cell in cells)  # names and numbers: copied
-        table.add_column(column, justify="left" if words else "right", overflow="fold", no_wrap=whole)
+        least = max(map(len, [*column.split(), *cells])) if whole else 4  # letters of a word that folds
+        head = textwrap.fill(column, least, break_long_words=False) if whole else column
+        table.add_column(head, justify="left" if words else "right", overflow="fold", no_wrap=whole)
+        wide += least + 3
+    for some in table.columns if wide > console.width else ():
+        some.no_wrap = False  # it may fold anywhere, but nothing is cut
     for row in rows:
         table.add_row(*map(show, row))
-    _console().print(table)
+    console.print(table)
 
 
 def _console() -> Console:
