@@ -284,6 +284,22 @@ def test_sums_that_lost_their_digits_are_refused_and_rationals_are_offered():
     )
 
 
+@pytest.mark.parametrize("n", [1, 20, 10**10, 10**18])
+def test_the_least_loss_of_one_layer_keeps_its_digits_at_any_n(n):
+    assert one_layer_optimum(EYE, n).loss == pytest.approx(30 / (n + 6), rel=1e-14)  # d (d + 1) / (n + d + 1)
+
+
+def test_a_float64_loss_of_one_layer_that_lost_its_digits_is_refused():
+    best = torch.cat([-one_layer_optimum(EYE, 10**12).A, torch.zeros(1, 5, dtype=torch.float64)])
+    with pytest.raises(ValueError, match=r"float64 keeps \d digits of this loss at n = 1000000000000"):
+        one_layer(torch.eye(6, dtype=torch.float64)[5], best, EYE, 10**12)
+
+
+@pytest.mark.parametrize("n", [10**14, 10**20])
+def test_a_plane_takes_more_examples_than_an_integer_of_a_tensor_can_count(n):
+    assert float(matrix_loops(PLANE, n, 1)) == pytest.approx(6 / n, rel=1e-6)  # E |I - W|^2 = d (d + 1) / n
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -315,6 +331,7 @@ def test_sums_that_lost_their_digits_are_refused_and_rationals_are_offered():
             r"B must be \(2, 2, 2\), or without the idle last one; got \(4, 2, 2\)",
         ),
         (lambda: plane_layers(PLANE.expand(3, 2, 2), 5, None, PLANE[None]), r"idle last one; got \(1, 2, 2\)"),
+        (lambda: scalar_loops(EYE[0], 5, 20, 5), r"a must be one number, which the loops share; got shape \(5,\)"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, message):
@@ -331,6 +348,15 @@ def test_covariates_of_another_size_are_refused_by_name_where_no_shapes_are_exec
     ):
         with pytest.raises(ValueError, match=r"B must (be|have) .*; got"):
             call()
+
+
+def test_another_arithmetic_is_refused_by_name():
+    with pytest.raises(TypeError, match="b must be in the arithmetic of a; got list and Tensor"):
+        scalar_gdpp(EYE[0, :1], [1], 5, 20)
+    with pytest.raises(TypeError, match="A must be a float64 tensor here; got list"):
+        unwrap(plane_layers)([[[1, 0], [0, 1]]], 5)
+    with pytest.raises(TypeError, match="covariance must be a float64 tensor here; got list"):
+        unwrap(one_layer_optimum)([[1]], 5)
 
 
 def test_single_precision_is_refused():

@@ -40,7 +40,7 @@ SIGMA = torch.diag(torch.tensor([1, 1, 0.25, 0.0625, 1], dtype=torch.float64))
 )
 def theorem_1() -> Numbers:
     """With K = beta A_x + b_x a' the loss is q(K) + E|e|^2, where q is a convex quadratic of K alone and e vanishes at
-    b_x = 0, a = 0 (`theory.population.one_layer`). At (8) e = 0 and q' = 2 Sigma (Sigma + K' E[S^2])' = 0, since
+    b_x = 0, a = 0 (`theory.population.one_layer`). At (8) e = 0 and q' = 2 (Sigma + E[S^2] K) Sigma = 0, since
     E[S^2] = (n+1)/n Sigma^2 + tr(Sigma)/n Sigma. Both terms are least there. For d >= 2 it is unique up to rescaling.
     """
     gradients, excess, rescaled = [], [], []
@@ -315,8 +315,8 @@ def section_5_3_weights() -> Numbers:
 @claim(
     "ahn.section-6.1",
     f"{PAPER}, section 6.1 and Figure 3",
-    "Three layers with covariates that move, d = 5, n = 10: the loss appears to converge to 0, with weights of the "
-    "form A_l = a_l Sigma^-1, B_l = b_l I.",
+    "Three layers with covariates that move, d = 5, n = 10, weights of the form A_l = a_l Sigma^-1, B_l = b_l I: the "
+    "loss appears to converge to 0.",
     kind=Kind.EXACT,
     holds=lambda m: m["best loss found / loss of predicting 0"] < 0.01,
     cheap=False,

@@ -70,13 +70,14 @@ def claim(
 ) -> Callable[[Callable[[], Numbers]], Claim]:
     """Make a claim of a function that measures its numbers and whose docstring is the derivation.
 
-    The conditions are asked in the order undecided, vacuous, holds, corrected; where none is true the claim fails.
+    The conditions are asked in the order undecided, vacuous, holds, corrected; where none is true the claim fails. What
+    is vacuous must be true too.
     """
 
     def judge(evidence: Evidence) -> Verdict:
         for condition, verdict in (
             (undecided, Verdict.OPEN),
-            (vacuous, Verdict.VACUOUS),
+            (vacuous and (lambda m: vacuous(m) and holds(m)), Verdict.VACUOUS),
             (holds, Verdict.HOLDS),
             (corrected, Verdict.CORRECTED),
         ):

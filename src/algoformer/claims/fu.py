@@ -8,6 +8,7 @@ import numpy as np
 
 from algoformer.claims.built import deviation, size
 from algoformer.claims.claim import Kind, Numbers, claim
+from algoformer.constructions import newton
 
 PAPER = "Fu et al. 2024"
 
@@ -77,21 +78,26 @@ def initialisation() -> Numbers:
     "A transformer of k + 8 layers and O(d) width predicts with k steps of Newton's iteration.",
     kind=Kind.SAMPLED,
     holds=lambda m: (
-        m["largest error, ReLU"] < 1e-11 and m["layers besides the k steps"] <= 8 and m["layers a step"] <= 1
+        m["largest error, ReLU"] < 1e-11
+        and m["layers besides the k steps"] <= 8
+        and m["layers a step"] <= 1
+        and m["rows a further feature"] <= 4
     ),
 )
 def theorem() -> Numbers:
     """With ReLU attention it is exact, and k + 3 layers are enough: one to begin, two to read out. A product z needs
     two heads, relu(z) and relu(-z) with opposite value matrices; equal ones, as in the full paper, give relu(z) +
-    relu(-z) = |z|. The width is d for x, d for M x and log N for positions. d = 20, N = 40, 50 steps.
+    relu(-z) = |z|. The width is d for x, d for M x and 4 log2 N + 8 besides, for positions: O(d) at a given N. d = 20,
+    N = 40, 50 steps.
     """
-    s = size("newton", "relu")
+    s, rows = size("newton", "relu"), [newton(d, most=360.0, steps=1).stream.width for d in (20, 21)]
     z = np.linspace(-1, 1, 101)
     return {
         "largest error, ReLU": deviation("newton", "relu"),
         "layers besides the k steps": s["pre layers"] + s["post layers"],
         "layers a step": s["loop layers"],
         "width": s["width"],
+        "rows a further feature": rows[1] - rows[0],
         "largest error of z with equal values": float(np.abs(np.maximum(z, 0) + np.maximum(-z, 0) - z).max()),
         "largest error of z with opposite values": float(np.abs(np.maximum(z, 0) - np.maximum(-z, 0) - z).max()),
     }

@@ -55,6 +55,31 @@ def equation_3_4() -> Numbers:
 
 
 @claim(
+    "giannou.section-6-powers",
+    f"{PAPER}, section 6",
+    "Given a symmetric A, two layers of linear attention reach the power A^9, two steps of Newton's iteration of order "
+    "2 A^7 and of order 3 A^17.",
+    kind=Kind.DERIVED,
+    holds=lambda m: m["attention"] == 9 and m["order 2"] == 7 and m["order 3"] == 17,
+)
+def section_6_powers() -> Numbers:
+    """Degrees of the polynomials themselves, multiplied out: a layer makes V K' Q of three of them, from A; a step of
+    order p makes X sum_m (-1)^m C(p, m+1) (A X)^m, from X = A, of degree p (1 + deg X) - 1. Only the degree is bounded
+    so: a trained layer need not have the coefficients that a step has.
+    """
+    A = np.polynomial.Polynomial([0, 1])
+    layer, found = A, {}
+    for _ in range(2):
+        layer = layer + layer**3
+    for p in (2, 3):
+        X = A
+        for _ in range(2):
+            X = X * sum((-1) ** m * comb(p, m + 1) * (A * X) ** m for m in range(p))
+        found[f"order {p}"] = X.degree()
+    return {"attention": layer.degree(), **found}
+
+
+@claim(
     "giannou.lemma-4.1",
     f"{PAPER}, Lemma 4.1",
     "Two layers of linear attention with two heads and width 4d take a step X <- X (2 I - A X) of Newton's iteration "
@@ -226,7 +251,7 @@ def lemma_b_9() -> Numbers:
     """Far out the Hessian is mu I, the gradient mu x + O(1), lambda = sqrt(mu)|x|, so the damped step has length 2:
     |x'| -> |x| - 2 + |eps|. That is growth once mu^2 > 2. By hand: d = n = 1, a = y = 1, mu = 2, x = 1000, eps = 4:
     x' = 1000 - 2 * 1000/1002 + 4 = 1002.004. With |eps| <= min(mu^2, 1) it holds for every mu. (The proof bounds mu
-    x' H^-1 x below by mu^2 |x|^2, which is true only for mu (1 + mu) <= 1.)
+    x' H^-1 x below by mu^2 |x|^2, which H <= 1/4 + mu gives for mu (1/4 + mu) <= 1 alone.)
     """
     rng = np.random.default_rng(0)
     growth = []
@@ -343,14 +368,16 @@ def theorem_5_4() -> Numbers:
         m["error, 1024 hinges"] < 1e-4
         and m["error, 256 hinges"] < 1e-2
         and m["order in the number of hinges"] > 0.25
+        and m["k"] <= m["bound on k"]
         and m["layers a step"] <= 11 + 2 * m["k"]
         and m["rows"] <= 34
     ),
 )
 def theorem_5_2() -> Numbers:
     """d = 5, n = 26, mu = 0.1, 12 steps, margins against `DampedNewton`. X_0 = c I with c = 2/(2 mu + 1/4) needs k =
-    6 steps, y p = (1 + y)/2 - sigmoid(z) is linear in y, and knots that equidistribute the error make it fall like
-    the square of the hinges, not like their fourth root: 6 + k layers. As printed the gradient has the wrong sign in
+    6 steps (the bound on k is that of the error reached and of the best conditioned Hessian at 0, logarithms to base
+    2), y p = (1 + y)/2 - sigmoid(z) is linear in y, and knots that equidistribute the error make it fall like the
+    square of the hinges, not like their fourth root: 6 + k layers. As printed the gradient has the wrong sign in
     (C.1), the stream 7d + 5 rows, and k = 1 (the 13 layers of Figure 7) does not invert.
     """
     k, draw, errors = 6, CATALOGUE["logistic-regression"].prompts["|a| <= 1"], {}
@@ -361,11 +388,14 @@ def theorem_5_2() -> Numbers:
         with torch.no_grad():
             model = compile(program, "linear")
             errors[hinges] = float((model.trace(p) - wanted).abs().max() / wanted.abs().max())
+    hessians = p.x.mT @ p.x / (4 * p.x.shape[1]) + 0.1 * torch.eye(5, dtype=p.x.dtype)
+    kappa = float(torch.linalg.cond(hessians).min())
     return {
         "error, 256 hinges": errors[256],
         "error, 1024 hinges": errors[1024],
         "order in the number of hinges": log2(errors[256] / errors[1024]) / 2,
         "k": k,
+        "bound on k": 2 * log2(kappa) + log2(log2(1.1**3 / (errors[1024] ** 2 * 0.1**2))),
         "layers a step": len(heads(model, "loop")),
         "rows": program.stream.width,
     }

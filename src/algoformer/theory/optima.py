@@ -128,13 +128,16 @@ def one_layer_optimum(covariance: Float[Tensor, "d d"], n: int) -> OneLayer:
     """The global minimum of one layer with w ~ N(0, I) (Ahn et al., Theorem 1), with the positive sign of A.
 
     b = (0, ..., 0, 1) and -A above a row of zeros in the paper's parametrisation; unique up to b -> g b, A -> A / g
-    where d >= 2. In the eigenbasis A_i = 1 / ((n+1)/n s_i + tr Sigma / n), and the loss is sum_i s_i - s_i^2 A_i.
+    where d >= 2. In the eigenbasis A_i = 1 / ((n+1)/n s_i + tr Sigma / n), and the loss is sum_i s_i - s_i^2 A_i, that
+    is sum_i s_i A_i (s_i + tr Sigma) / n, in which nothing cancels.
     """
+    if not isinstance(covariance, Tensor):
+        raise TypeError(f"covariance must be a float64 tensor here; got {type(covariance).__name__}")
     C = covariance_matrix(covariance)
     whole("n", n, 1)
     values, vectors = torch.linalg.eigh(C)
     a = 1 / ((1 + 1 / n) * values + values.sum() / n)
-    return OneLayer(vectors * a @ vectors.T, float((values - values.square() * a).sum()))
+    return OneLayer(vectors * a @ vectors.T, float((values * a * (values + values.sum())).sum() / n))
 
 
 def gdpp_optimum(d: int, n: int, layers: int, *, starts: int = 100, seed: int = 0) -> GDPP:

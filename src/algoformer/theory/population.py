@@ -9,8 +9,9 @@ gradient descent preconditioned by A_l', w_{l+1} = w_l + A_l' S (w - w_l) with S
 the error is <(prod_l (I - S A_l))' w, x_q>, the mean over w and x_q is a squared Frobenius norm, and x = Sigma^1/2 z
 whitens it. Sigma is gone. Every word in G and G' has the trace of the same word in A Sigma and A' Sigma.
 
-Every function here takes float64 tensors and answers with a differentiable tensor, or takes Fractions (nested lists
-or object arrays of rationals) and answers with a Fraction. `sampled` is for whatever lies beyond.
+The functions here take float64 tensors and answer with a differentiable tensor, or take Fractions (nested lists or
+object arrays of rationals) and answer with a Fraction; `plane_layers` takes tensors alone, and so does `sampled`, which
+is for whatever lies beyond.
 """
 
 from __future__ import annotations
@@ -64,12 +65,19 @@ def one_layer(b: Array, A: Array, covariance: Array, n: int) -> Number:
     K = beta * Ax + bx[:, None] * a[None, :]
     t, t2 = trace(C), trace(C @ C)
     second = (1 + u) * C @ C + u * t * C
-    odd = t + 2 * trace(C @ K.T @ C) + trace(C @ K.T @ second @ K)
     M = Ax @ C @ Ax.T
     square = (1 + u) * (C @ bx) @ (M @ (C @ bx)) + u * trace(M @ C) * (bx @ (C @ bx))
     cross = 2 * beta * (a @ (C @ (Ax.T @ ((t * C + 2 * u * C @ C) @ bx))))
     fourth = (1 + 2 * u) * t * t + 2 * (1 + 2 * u) * t2
-    return odd + square + cross + beta * beta * fourth * (a @ (C @ a))  # type: ignore[no-any-return]
+    terms = [
+        t,
+        2 * trace(C @ K.T @ C),
+        trace(C @ K.T @ second @ K),
+        square,
+        cross,
+        beta * beta * fourth * (a @ (C @ a)),
+    ]
+    return _checked(torch.stack(terms), n) if isinstance(C, Tensor) else Fraction(sum(terms))
 
 
 def scalar_layers(a: Array, d: int, n: int) -> Number:
@@ -87,6 +95,8 @@ def scalar_layers(a: Array, d: int, n: int) -> Number:
 def scalar_loops(a: Tensor | Fraction | int | float, d: int, n: int, loops: int) -> Number:
     """The loss of `loops` layers that share A = a Sigma^-1."""
     loops = integer("loops", loops)
+    if isinstance(a, Tensor) and a.ndim:
+        raise ValueError(f"a must be one number, which the loops share; got shape {tuple(a.shape)}")
     return scalar_layers(a.expand(loops) if isinstance(a, Tensor) else [a] * loops, d, n)
 
 
@@ -98,6 +108,8 @@ def scalar_gdpp(a: Array, b: Array, d: int, n: int) -> Number:
     """
     steps, scales = array("a", a, 1), array("b", b, 1)
     depth = len(steps)
+    if isinstance(steps, Tensor) != isinstance(scales, Tensor):
+        raise TypeError(f"b must be in the arithmetic of a; got {type(b).__name__} and {type(a).__name__}")
     if depth > 3:
         raise ValueError(f"layers with B_l are exact up to depth 3; got {depth}: use `sampled`")
     if len(scales) not in (depth, depth - 1):
@@ -219,6 +231,8 @@ def sampled(
 
 def _whitened(A: Tensor, covariance: Tensor | None, B: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """R' A_l R and R^-1 B_l R for Sigma = R R': the layers as they act on white prompts."""
+    if not isinstance(A, Tensor):
+        raise TypeError(f"A must be a float64 tensor here; got {type(A).__name__}")
     stack: Tensor = matrices("A", A, 3)
     root = torch.linalg.cholesky(covariance_matrix(covariance, like=stack))
     G = root.T @ stack @ root
