@@ -21,7 +21,10 @@ from algoformer.solvers import (
     Nesterov,
     Newton,
 )
+from algoformer.tasks import LinearRegression
 from problems import draw, steps_to
+
+DOUBLE = torch.float64
 
 # Closed forms against numpy, scipy and scikit-learn
 
@@ -340,6 +343,37 @@ def test_newton_with_ridge_converges_to_ridge(ridge, form, n):
     p, _, _ = draw(17, 6, d=12, n=n, noise=0.5)
     got = Newton(steps=40, ridge=ridge, form=form).predict(p)
     torch.testing.assert_close(got, solvers.Ridge(strength=ridge).predict(p), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+@pytest.mark.parametrize("twins", ["columns", "rows"])
+def test_as_a_ridge_goes_to_0_its_solution_is_that_of_least_squares_also_without_full_rank(twins, dtype):
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(3, 8, 6, generator=g, dtype=DOUBLE), torch.randn(3, 8, 1, generator=g, dtype=DOUBLE)
+    x = torch.cat([x[..., :1], x], 2) if twins == "columns" else torch.cat([x[:, :4]] * 2, 1)
+    p = Prompt(x, y, torch.eye(x.shape[2], dtype=DOUBLE).expand(3, -1, -1)).to(dtype=dtype)
+    best = np.linalg.pinv(x.numpy()) @ y.numpy()
+    for ridge in (1e-13, 1e-20, 1e-30):
+        for solver in (solvers.Ridge(strength=ridge), Newton(steps=60, start="I", ridge=ridge)):
+            np.testing.assert_allclose(solver.predict(p).numpy(), best, rtol=0, atol=1e4 * torch.finfo(dtype).eps)
+
+
+def test_a_ridge_has_the_gradient_of_its_closed_form():
+    p, _, _ = draw(17, 2, d=4, n=9, noise=0.5)
+    x, y = (v.clone().requires_grad_() for v in (p.x, p.y))
+    ours = solvers.Ridge(strength=0.3).predict(Prompt(x, y, p.queries))
+    weights = torch.linalg.solve(x.mT @ x + 0.3 * torch.eye(4, dtype=DOUBLE), x.mT @ y)
+    for got, wanted in zip(
+        torch.autograd.grad(ours.sum(), (x, y)), torch.autograd.grad((p.queries @ weights).sum(), (x, y)), strict=True
+    ):
+        torch.testing.assert_close(got, wanted)
+
+
+def test_prefixes_of_which_few_digits_are_left_copy_no_others(monkeypatch):
+    p = LinearRegression(d=20, n=30, dense=True).sample(3, torch.Generator().manual_seed(0), DOUBLE).prompt
+    wanted = solvers.LeastSquares().predict(p.expand()).reshape(p.asked)
+    monkeypatch.setattr(Dense, "expand", None)
+    torch.testing.assert_close(solvers.LeastSquares().predict(p), wanted, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("start", ["S", "I"])

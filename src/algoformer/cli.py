@@ -333,7 +333,16 @@ def dissect(
     last = found.error.tolist()
     if as_json:
         bands = {name: {k: v.tolist() for k, v in vars(m.similarity).items()} for name, m in found.matches.items()}
-        matches = {name: {"step": m.step, "likeness": bands[name]} for name, m in found.matches.items()}
+        matches = {
+            name: {
+                "step": [
+                    step if like == like else None for step, like in zip(m.step, bands[name]["value"], strict=True)
+                ],
+                "algorithm": [str(a) for a in m.algorithm],
+                "likeness": bands[name],
+            }
+            for name, m in found.matches.items()
+        }
         named = [v.family for v in found.verdicts]
         return _print_json({"steps": found.steps, "error": last, "matches": matches, "most_like": named})
     title = f"{model.variant} on {prompts:,} prompts of {type(asked).__name__}"
@@ -342,8 +351,9 @@ def dissect(
     _console().print(
         "Errors are squared, at the last position, over the zero predictor's. Beside each step of the model stands the "
         "step of every algorithm whose errors are most like its (≥: the last that was tried), chosen on half of the "
-        "prompts, and in brackets how alike they are on the others; zero answers 0. One is named where its lead is "
-        "more than chance."
+        "prompts, and in brackets how alike they are on the others; zero answers 0. Newton's iteration starts at a "
+        "multiple of X'X or, where I is written, of the identity: from there k steps are 2^k of gradient descent. One "
+        "is named where its lead is more than chance."
     )
     if figure is not None:
         _print_path("The figure:", figure)

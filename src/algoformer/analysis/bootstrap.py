@@ -22,7 +22,11 @@ class Band:
 
 @dataclass(frozen=True, kw_only=True)
 class Bootstrap:
-    """Percentile intervals from `draws` resamples, a function of `seed`."""
+    """Percentile intervals from `draws` resamples, a function of `seed`.
+
+    Of few rows, or seeds, they are too narrow: at level 0.95 they hold the mean in about 94 of 100 cases of 64 rows, 89
+    of 8 and 79 of 4.
+    """
 
     draws: int = 1000
     level: float = 0.95

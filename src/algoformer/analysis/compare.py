@@ -39,7 +39,7 @@ def error_similarity(
     a: Float[Tensor, "t b o k"], b: Float[Tensor, "s b o k"], target: Float[Tensor, "b o k"], first: int = 0
 ) -> Float[Tensor, "t s b"]:
     """The cosine of the residual sequences of each prompt, from position `first` on (Fu et al.: 1; their code: 0)."""
-    _position(first, target)
+    _held(a, b, target, first)
     left, right = ((v - target)[:, :, first:].flatten(2) for v in (a, b))
     return torch.einsum("tbi,sbi->tsb", _unit(left), _unit(right))
 
@@ -48,7 +48,7 @@ def error_distance(
     a: Float[Tensor, "t b o k"], b: Float[Tensor, "s b o k"], target: Float[Tensor, "b o k"], first: int = 0
 ) -> Float[Tensor, "t s b"]:
     """The L2 distance of two predictions over the norm of the targets: no angle, so scale counts."""
-    _position(first, target)
+    _held(a, b, target, first)
     left, right = (v[:, :, first:].flatten(2) for v in (a, b))
     apart: Tensor = (left[:, None] - right[None]).norm(dim=-1)
     size: Tensor = target[:, first:].flatten(1).norm(dim=-1)
@@ -62,6 +62,7 @@ def prefix_similarity(
 
     Where one of the two is exact its residual is rounding, and the value at that position says nothing.
     """
+    _held(a, b, target)
     left, right = ((v - target).permute(0, 2, 1, 3).flatten(2) for v in (a, b))
     return (_unit(left) * _unit(right)).sum(-1)
 
@@ -159,8 +160,11 @@ def weight_similarity(a: Float[Tensor, "b n d k"], b: Float[Tensor, "b n d k"]) 
     return (_unit(a.flatten(2)) * _unit(b.flatten(2))).sum(-1).mean(1)
 
 
-def _position(first: int, target: Tensor) -> None:
-    """Is there an answer from this position on? Of none nothing could be said."""
+def _held(a: Tensor, b: Tensor, target: Tensor, first: int = 0) -> None:
+    """Are both answers to what the target answers, and is there one from this position on?"""
+    for v in (a, b):
+        if v.shape[1:] != target.shape:
+            raise ValueError(f"answers must be (t, *{tuple(target.shape)}) as the target; got {tuple(v.shape)}")
     whole("first", first)
     if 0 < target.shape[1] <= first:
         raise ValueError(f"first must be below the {target.shape[1]} answers of a prompt; got {first}")

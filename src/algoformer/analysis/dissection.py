@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 import torch
@@ -16,10 +17,11 @@ from algoformer.analysis.compare import readings
 from algoformer.analysis.match import Candidate, Matched, Verdict, match, separate
 from algoformer.solvers import ConjugateGradient, GradientDescent, Newton
 
-# Where gradient descent starts, the answer is 0: what is no more like a method than like that says nothing of it.
+# k steps of Newton's iteration from a multiple of I are 2^k of gradient descent: there neither is named. Where descent
+# starts, the answer is 0: what is no more like a method than like that says nothing of it.
 CLASSICS: Mapping[str, Sequence[Candidate]] = {
-    "Newton": [Candidate(Newton(), range(1, 41))],
-    "gradient descent": [Candidate(GradientDescent(form="spectral"), [2**i for i in range(13)])],
+    "Newton": [Candidate(Newton(), range(1, 41)), Candidate(Newton(start="I"), range(1, 41), mark="I")],
+    "gradient descent": [Candidate(GradientDescent(form="spectral"), sorted({round(2 ** (i / 4)) for i in range(49)}))],
     "conjugate gradients": [Candidate(ConjugateGradient(), range(1, 41))],
     "zero": [Candidate(GradientDescent(), [0])],
 }
@@ -48,13 +50,21 @@ class Dissection:
         return missed / self.target[:, -1].square().mean()
 
     def rows(self) -> list[list[str]]:
-        """For people, by step: each match as "12 (0.998)", or "≥40 (0.998)" if that is the last tried; the verdict."""
+        """For people, by step: each match as "12 (0.998)", "≥40 (0.998)" if that is the last tried; the verdict.
+
+        Before the bracket stands the mark of a candidate that has one; "-" is no match.
+        """
         return [[*(self._cell(name, i) for name in self.matches), str(v)] for i, v in enumerate(self.verdicts)]
 
     def _cell(self, family: str, i: int) -> str:
-        match, tried = self.matches[family], {step for c in self.families[family] for step in c.steps}
-        like = f"({float(match.similarity.value[i]):.3f})"
-        return like if len(tried) == 1 else f"{'≥' if match.step[i] == max(tried) else ''}{match.step[i]:,} {like}"
+        match, candidates = self.matches[family], self.families[family]
+        tried = {step for c in candidates for step in c.steps}
+        like, step = float(match.similarity.value[i]), match.step[i]
+        if isnan(like):
+            return "-"
+        mark = next(c.mark for c in candidates if c.algorithm is match.algorithm[i])
+        shown = [f"{'≥' if step == max(tried) else ''}{step:,}"] if len(tried) > 1 else []
+        return " ".join([*shown, *([mark] if mark else []), f"({like:.3f})"])
 
 
 @torch.no_grad()

@@ -2,7 +2,8 @@
 
 A best match is a maximum over hyperparameters, and a maximum finds something. So candidates are chosen on one half of
 the prompts and their similarity is reported on the other; and one family is named only if its lead over the next one,
-prompt by prompt, excludes 0.
+prompt by prompt, excludes 0: by the bootstrap, which is too sure of few prompts, and by what the mean lead would be if
+its signs were those of coins.
 """
 
 from __future__ import annotations
@@ -22,17 +23,22 @@ from algoformer.analysis.compare import error_similarity, readings
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """An algorithm with the numbers of steps to try; a family is a list of them, one for each step size or ridge."""
+    """An algorithm with the numbers of steps to try; a family is a list of them, one for each step size or ridge.
+
+    `mark` tells it from others of its family in a table.
+    """
 
     algorithm: Algorithm[Any, Any]
     steps: Sequence[int]
+    mark: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Matched:
     """For each row of a subject: the best of one family, and its similarity on prompts that did not choose it.
 
-    `ties` counts the candidates whose similarity on the choosing half is within rounding of the best.
+    `ties` counts the candidates whose similarity on the choosing half is within rounding of the best. Where every
+    candidate diverges on some prompt, or the row itself does, there is no match, and the similarity is not a number.
     """
 
     algorithm: list[Algorithm[Any, Any]]
@@ -83,6 +89,7 @@ def choose(
     mean = mean.where(similarity.isfinite().all(-1), -torch.inf)  # a candidate that diverges anywhere is like nothing
     best = mean.argmax(1)  # the first, which has the fewest steps, where several are equal
     reported = similarity[torch.arange(len(similarity)), best][:, reporting]
+    reported = reported.where(mean.amax(1, keepdim=True) > -torch.inf, torch.nan)
     ties = (mean >= mean.amax(1, keepdim=True) - 64 * torch.finfo(mean.dtype).eps).sum(1)
     band = (bootstrap or Bootstrap()).band(reported.mT.contiguous())
     chosen = [labels[i] for i in best.tolist()]
@@ -99,10 +106,20 @@ def separate(families: Mapping[str, Matched], bootstrap: Bootstrap | None = None
     for t in range(scores.shape[1]):
         mean = scores[:, t].mean(-1)
         order = mean.where(mean.isfinite(), -torch.inf).argsort(descending=True).tolist()  # what diverged comes last
-        lead = (bootstrap or Bootstrap()).band((scores[order[0], t] - scores[order[1], t])[:, None])
-        named = names[order[0]] if float(lead.low) > 0 else None
+        apart, by = scores[order[0], t] - scores[order[1], t], bootstrap or Bootstrap()
+        lead = by.band(apart[:, None])
+        sure = float(lead.low) > torch.finfo(apart.dtype).eps ** 0.5 and _chance(apart, by) < 1 - by.level
+        named = names[order[0]] if sure else None
         verdicts.append(Verdict(named, Band(lead.value[0], lead.low[0], lead.high[0])))
     return verdicts
+
+
+def _chance(values: Float[Tensor, " b"], bootstrap: Bootstrap) -> float:
+    """How often a mean is as far from 0 as theirs when every sign is drawn anew: a p-value, of as many draws."""
+    g = torch.Generator().manual_seed(int(bootstrap.seed))
+    signs = 2 * torch.randint(2, (bootstrap.draws, len(values)), generator=g).to(values) - 1
+    as_far = (signs @ values).abs() >= values.sum().abs() * (1 - 1e-12)
+    return (1 + int(as_far.sum())) / (1 + bootstrap.draws)
 
 
 def growth(rows: Sequence[int], steps: Sequence[int]) -> tuple[float, float]:

@@ -18,6 +18,8 @@ LEAST = 1e-16  # what is drawn of 0
 def draw(found: Dissection, trained: int | None = None) -> Figure:
     """The error beside each family's own, the nearest steps, and what is missing to likeness 1; dotted: `trained`.
 
+    Of a family the error is that of the candidate which most steps are most like.
+
     A family with one number of steps to try, such as the zero predictor, is drawn where likeness is.
     """
     fig, (errors, steps, likeness) = axes(11.5, 4.2, columns=3)
@@ -29,8 +31,10 @@ def draw(found: Dissection, trained: int | None = None) -> Figure:
         lone = len({step for c in found.families[name] for step in c.steps}) == 1
         colour = "#888888" if lone else next(colours, COLOURS[-1])
         if not lone:
-            trace = readings(found.families[name][0].algorithm, found.prompt, race)
-            errors.semilogy(race, found.relative(trace).cpu().clamp(min=LEAST), color=colour)
+            rival = max(match.algorithm, key=match.algorithm.count)
+            run = range(min(max(race), rival.limit if rival.limit is not None else max(race)) + 1)
+            trace = readings(rival, found.prompt, run)
+            errors.semilogy(run, found.relative(trace).cpu().clamp(min=LEAST), color=colour)
             steps.plot(found.steps, match.step, color=colour)
         band = match.similarity
         apart, most, least = ((1 - v.cpu()).clamp(min=LEAST) for v in (band.value, band.low, band.high))

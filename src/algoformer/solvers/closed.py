@@ -13,7 +13,7 @@ from algoformer.algorithm import Algorithm
 from algoformer.checks import real, whole
 from algoformer.prompt import Dense, Prompt
 from algoformer.solvers.linear import Linear, answers, counts, cutoff, extremes, origin, ratio
-from algoformer.solvers.spectrum import outweighed, prefixes, ridged
+from algoformer.solvers.spectrum import directions, outweighed, prefixes, ridged
 
 
 class Solution(NamedTuple):
@@ -53,7 +53,10 @@ class LeastSquares(_Closed):
 
 @dataclass(frozen=True, kw_only=True)
 class Ridge(_Closed):
-    """argmin |Xw - y|² + strength |w|², by QR of X over sqrt(strength) I."""
+    """argmin |Xw - y|² + strength |w|²: as strength goes to 0, the minimum-norm least-squares solution.
+
+    By the singular values of X; differentiated by X, by QR of X over sqrt(strength) I.
+    """
 
     strength: float = 1.0
 
@@ -62,6 +65,9 @@ class Ridge(_Closed):
 
     def init(self, p: Prompt) -> Solution:
         x, y = p.pairs
+        if not (torch.is_grad_enabled() and x.requires_grad):
+            along = directions(x, y, self.strength)
+            return Solution(along.solved(torch.ones_like(along.s)))
         q, r = torch.linalg.qr(ridged(x, y, self.strength)[0])
         by_x = torch.linalg.solve_triangular(r, x, upper=True, left=False)
         q = by_x.where(outweighed(x, self.strength), q[:, : x.shape[1]])

@@ -181,7 +181,10 @@ class Newton(Algorithm[Any, Any]):
 
 
 def _series(m: Tensor, a: Tensor, order: int) -> Tensor:
-    """M Σ_{i<p} (I - A M)^i by Horner's rule."""
+    """M Σ_{i<p} (I - A M)^i by Horner's rule.
+
+    Of a stream A M is X U, n x n: the smaller U X would double the noise of a rank below d, as the textbook form does.
+    """
     total = m
     for _ in range(order - 1):
         total = m + total - m @ (a @ total)

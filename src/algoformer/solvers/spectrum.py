@@ -30,15 +30,14 @@ class Directions(NamedTuple):
 
 
 def directions(x: Tensor, y: Tensor, ridge: float = 0.0) -> Directions:
-    """By the singular values of X."""
-    tall, _ = ridged(x, y, ridge)
-    u, s, vt = torch.linalg.svd(tall, full_matrices=False)
-    s = s.where(s > cutoff(tall) * s[:, :1], 0.0)
-    u = u[:, : x.shape[1]]
-    if ridge:
-        by_x = x @ vt.mT
-        u = ratio(by_x, s[:, None].expand_as(by_x)).where(outweighed(x, ridge), u)
-    return Directions(s, vt.mT, ratio(u.mT @ y, s[..., None].expand(*s.shape, y.shape[2])))
+    """By the singular values of X; where it has none above rounding the solution is 0, however small the ridge."""
+    u, s, vt = torch.linalg.svd(x, full_matrices=False)
+    s = s.where(s > cutoff(x) * s[:, :1], 0.0)
+    held = torch.hypot(s, s.new_tensor(root(ridge, s.dtype))) if ridge else s
+    z = ratio(ratio(s, held)[..., None] * (u.mT @ y), held[..., None].expand(*s.shape, y.shape[2]))
+    more = x.shape[2] - s.shape[1] if ridge else 0
+    held = pad(held, (0, more), value=root(ridge, s.dtype) if more else 0.0)
+    return Directions(held, pad(vt.mT, (0, more)), pad(z, (0, 0, 0, more)))
 
 
 def prefixes(p: Dense, ridge: float = 0.0) -> Directions:
@@ -62,7 +61,9 @@ def prefixes(p: Dense, ridge: float = 0.0) -> Directions:
     doubtful |= some.sum(-1) < torch.arange(n, device=x.device).clamp(max=d)
     found = [(u * values.where(some, 0.0).sqrt()).to(p.x), v.to(p.x), (z / u[..., None]).to(p.x)]
     if bool(doubtful.any()):
-        s, v, z = directions(*p.expand()[doubtful.flatten()].pairs, ridge)
+        i, j = doubtful.nonzero(as_tuple=True)
+        shown = (torch.arange(n, device=x.device) < j[:, None])[..., None]
+        s, v, z = directions(p.x[i].where(shown, 0.0), p.y[i].where(shown, 0.0), ridge)
         more = d - s.shape[1]
         slow = pad(s, (0, more)), pad(v, (0, more)), pad(z, (0, 0, 0, more))
         found = [f.index_put((doubtful,), by) for f, by in zip(found, slow, strict=True)]
