@@ -5,12 +5,17 @@ import importlib
 import json
 import math
 import pickle
+import shutil
+from types import SimpleNamespace
 
+import huggingface_hub
+import huggingface_hub.hub_mixin
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import algoformer.models.model
 from algoformer import Chains, Dense, Prompt, Series
 from algoformer.constructions import compile, gradient_descent, gradient_descent_plus_plus
 from algoformer.models import (
@@ -506,6 +511,45 @@ def test_the_context_of_a_model_is_kept_with_it(tmp_path):
     model.context = 7
     model.save_pretrained(tmp_path)
     assert AlgoFormer.from_pretrained(tmp_path).context == 7
+
+
+class Hub:
+    """Stands for the Hugging Face Hub: a folder."""
+
+    def __init__(self, folder, **_):
+        self.folder = folder
+
+    def __call__(self, **_):
+        return self
+
+    def create_repo(self, repo_id, **_):
+        return SimpleNamespace(repo_id=repo_id)
+
+    def upload_folder(self, folder_path, **_):
+        shutil.copytree(folder_path, self.folder)
+
+    def file(self, repo_id, filename, **_):
+        return str(self.folder / filename)
+
+
+def test_a_model_goes_to_the_hub_and_comes_back_whole(tmp_path, monkeypatch):
+    hub = Hub(tmp_path / "hub")
+    monkeypatch.setattr(huggingface_hub.hub_mixin, "HfApi", hub)
+    for module in (huggingface_hub.hub_mixin, algoformer.models.model):
+        monkeypatch.setattr(module, "hf_hub_download", hub.file)
+    model = AlgoFormer(AlgoFormerConfig(**SMALL))
+    model.context = 17
+    model.push_to_hub("me/model")
+    twin = AlgoFormer.from_pretrained("me/model")
+    assert twin.context == 17 and twin.config == model.config
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+    with pytest.raises(ValueError, match=r"me/model must hold a model of Looped; its config\.json names AlgoFormer"):
+        Looped.from_pretrained("me/model")
+    with pytest.raises(ValueError, match=r"config must be left out, or be the model's own; got \{'width': 3\}"):
+        model.save_pretrained(tmp_path / "other", config={"width": 3})
+    (hub.folder / "config.json").write_text('{"torn')
+    with pytest.raises(ValueError, match=r"config\.json must be JSON; "):
+        AlgoFormer.from_pretrained(hub.folder)
 
 
 def test_an_lstm_without_tokens_answers_nothing():

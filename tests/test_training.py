@@ -1,5 +1,6 @@
 """The training loop: its loss, its curricula, its checkpoints, and that nothing is lost."""
 
+import contextlib
 import copy
 import itertools
 import json
@@ -34,8 +35,18 @@ from algoformer.models import (
     Transformer,
     TransformerConfig,
 )
-from algoformer.solvers import LeastSquares, Newton
-from algoformer.tasks import ChainOfThought, Given, LinearRegression, Representation, SparseLinear, Spectrum
+from algoformer.solvers import GradientDescent, LeastSquares, Newton
+from algoformer.tasks import (
+    ChainOfThought,
+    Conditioned,
+    Given,
+    LinearRegression,
+    OtherCovariance,
+    OtherNoise,
+    Representation,
+    SparseLinear,
+    Spectrum,
+)
 from algoformer.training import (
     Bar,
     Interrupted,
@@ -450,6 +461,98 @@ def test_a_model_is_left_as_it_is_used_however_its_run_ends(tmp_path):
     assert not model.training
 
 
+def test_a_refused_run_leaves_a_model_as_it_was(tmp_path):
+    model = tiny()
+    size = len(pickle.dumps(model))
+    train(tiny(), TASK, TrainConfig(steps=2, batch=4), tmp_path)
+    for task, folder, said in (
+        (LinearRegression(d=5, n=4, dense=True), None, "at most 3 features"),
+        (TASK, tmp_path, "train.steps must be 2 as in"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            train(model, task, TrainConfig(steps=4, batch=4), folder)
+        assert model.training and len(pickle.dumps(model)) == size
+
+
+def test_a_look_that_fails_leaves_the_weights_of_training():
+    def look(model):
+        raise RuntimeError("no")
+
+    config = TrainConfig(steps=10, batch=4, lr=1e-2, warmup=0, ema=0.99)
+    found = []
+    for watch in (None, Watch(5, look)):
+        model = tiny()
+        with pytest.raises(RuntimeError, match="no") if watch else contextlib.nullcontext():
+            train(model, TASK, replace(config, ema=0.99 if watch else 0.0), until=5, watch=watch)
+        found.append(model.embed.weight.detach())
+    torch.testing.assert_close(*found)
+
+
+def test_a_model_with_frozen_weights_is_loaded_with_its_averages(tmp_path):
+    models = []
+    for folder in (tmp_path / "half", None):
+        model = tiny()
+        model.pre.requires_grad_(False)
+        train(model, TASK, TrainConfig(steps=4 if folder is None else 8, batch=4, ema=0.9), folder, until=4)
+        models.append(model if folder is None else load(folder))
+    for (name, mine), theirs in zip(models[0].named_parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, msg=name)
+
+
+def test_fields_of_tasks_of_ones_own_are_compared_whatever_they_are_called(tmp_path):
+    train(tiny(), Louder(d=3, n=4, dense=True), TrainConfig(steps=6, batch=4), tmp_path, until=2)
+    for change in ({"data": "b"}, {"keep": 100.0}):
+        with pytest.raises(ValueError, match=rf"task\.{next(iter(change))} must be"):
+            train(tiny(), Louder(d=3, n=4, dense=True, **change), TrainConfig(steps=6, batch=4), tmp_path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Louder(LinearRegression):
+    data: str = "a"
+    keep: float = 1.0
+
+
+def test_dropout_is_a_function_of_the_seed_under_whatever_name():
+    def trained(ambient):
+        model = tiny()
+        model.answer.head = torch.nn.Sequential(model.answer.head, torch.nn.Dropout(0.5))
+        torch.manual_seed(ambient)
+        train(model, TASK, TrainConfig(steps=3, batch=4, fast=False))
+        return model.embed.weight
+
+    torch.testing.assert_close(trained(0), trained(1), rtol=0, atol=0)
+
+
+SHARED = LinearRegression(d=3, n=5, covariance=Conditioned(kappa=10.0, shared=True))
+
+
+@pytest.mark.parametrize("batch", [None, 64])
+def test_a_standard_error_is_that_of_draws_where_prompts_share_a_covariance(batch):
+    found = [evaluate(GradientDescent(steps=0), SHARED, prompts=640, batch=batch, seed=s) for s in range(60)]
+    spread = np.std([f.mean[0][0] for f in found], ddof=1)
+    told = np.mean([f.deviation[0][0] for f in found])
+    assert 0.7 < spread / told < 1.4
+    each = replace(SHARED, covariance=Conditioned(kappa=10.0))
+    assert OtherNoise(SHARED, noise=1.0).shares and not OtherNoise(each, noise=1.0).shares
+    assert OtherCovariance(each, covariance=SHARED.covariance).shares
+
+
+def test_the_bounds_of_a_curriculum_do_not_hang_on_one_covariance():
+    def zeros(task):
+        ramp = Ramp(start=2, stop=3)
+        return [Curriculum(task, TrainConfig(dims=ramp, seed=s), 3).bounds(Size(2, None, 0))[0] for s in range(12)]
+
+    shared, each = zeros(SHARED), zeros(replace(SHARED, covariance=Conditioned(kappa=10.0)))
+    assert np.mean(shared) == pytest.approx(np.mean(each), rel=0.1)
+    assert np.std(shared) < 0.2 * np.mean(each)
+
+
+def test_steps_that_are_drawn_at_once_must_not_share_a_covariance():
+    model = tiny(features=3, positions=0, causal=True)
+    with pytest.raises(ValueError, match="ahead must be 1 where the prompts of a draw share a covariance"):
+        train(model, SHARED, TrainConfig(steps=4, batch=4, ahead=2))
+
+
 class Broken(Task):
     """Prompts whose labels are infinite from a chosen draw on."""
 
@@ -854,7 +957,8 @@ def test_two_processes_are_one(tmp_path):
         ]
     for dtype, tolerance in (("float32", 1e-5), ("float64", 1e-10)):
         assert [one.wait(180) for one in runs[dtype]] == [0, 0, 0]
-        one, two = (json.loads((tmp_path / f"{dtype}-{name}").read_text()) for name in ("one", "two"))
+        one, two, other = (json.loads((tmp_path / f"{dtype}-{n}").read_text()) for n in ("one-0", "two-0", "two-1"))
+        assert other["weights"] == two["weights"] and not other["losses"], "averages too, and the first alone tells"
         assert [row[1] for row in one["losses"]] == [row[1] for row in two["losses"]]
         assert {row[1] for row in one["losses"]} == {1, 2, 3}
         assert [row[0] for row in two["losses"]] == pytest.approx([row[0] for row in one["losses"]], rel=tolerance)
@@ -1190,7 +1294,15 @@ def test_numbers_of_another_library_become_pythons_own(tmp_path):
         (lambda: TrainConfig(lr=float("inf")), "lr must be finite and above 0; got inf"),
         (lambda: TrainConfig(dims=5), "dims must be a Ramp or None; got 5"),
         (lambda: TrainConfig(betas=0.9), r"betas must be two numbers in \[0, 1\); got 0.9"),
-        (lambda: train(Newton(), LinearRegression(), TrainConfig()), "model must be one of algoformer.models; got New"),
+        (lambda: TrainConfig(betas=("a", "b")), r"betas must be two numbers in \[0, 1\); got \('a', 'b'\)"),
+        (lambda: TrainConfig(kernels="no"), "kernels must be true or false; got 'no'"),
+        (lambda: TrainConfig(fast="false"), "fast must be true or false; got 'false'"),
+        (lambda: LinearRegression(dense="false"), "dense must be true or false; got 'false'"),
+        (lambda: tiny(injection="false"), "injection must be true or false; got 'false'"),
+        (lambda: train(Newton(), LinearRegression(), TrainConfig()), "model must be a Model; got Newton"),
+        (lambda: train(tiny(), LinearRegression, TrainConfig()), "task must be a Task; got the class LinearRegression"),
+        (lambda: train(tiny(), TASK, None), "config must be a TrainConfig; got NoneType"),
+        (lambda: train(tiny(), TASK, TrainConfig(steps=1), deadline="x"), "deadline must be a number; got 'x'"),
         (lambda: AlgoFormer.from_pretrained(".", loopz=3), "an option must be one of 'revision', .*; got 'loopz'"),
         (lambda: AlgoFormer.from_pretrained("./typo"), "must be in a folder, or be owner/name .* got './typo'"),
         (lambda: AlgoFormer.from_pretrained("linear-regression-d20"), "those that are shipped: algoformer.pretrained"),

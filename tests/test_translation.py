@@ -291,6 +291,10 @@ def test_files_that_do_not_fit_are_refused_with_what_is_wrong(tmp_path):
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "train.de.gz").write_bytes(gzip.compress(b"x" * 99)[:20])
     (tmp_path / "torn" / "train.en.gz").write_bytes(gzip.compress(b"x\n"))
+    packed = gzip.compress(bytes(range(256)))
+    (tmp_path / "flipped").mkdir()
+    (tmp_path / "flipped" / "train.de.gz").write_bytes(packed[:10] + bytes([packed[10] ^ 6]) + packed[11:])
+    (tmp_path / "flipped" / "train.en.gz").write_bytes(gzip.compress(b"x\n"))
     for call, message in (
         (reading("uneven", train=(["a", "b"], ["c"])), r"train\.de and train\.en must have as many lines; got 2 and 1"),
         (reading("bytes", train=(b"a\n\xff\n", ["c", "d"])), r"train\.de must be UTF-8; line 2 is not"),
@@ -302,6 +306,7 @@ def test_files_that_do_not_fit_are_refused_with_what_is_wrong(tmp_path):
         ),
         (lambda: Translation(data=two).lines(), "got both"),
         (lambda: Translation(data=str(tmp_path / "torn")).lines(), "must be a gzip file"),
+        (lambda: Translation(data=str(tmp_path / "flipped")).lines(), r"train\.de\.gz must be a gzip file"),
         (lambda: Translation().lines(), r"data must be a folder .* got none"),
         (lambda: Translation(mask="full"), "mask must be one of"),
         (lambda: Translation(vocabulary=100), "vocabulary must be at least 259; got 100"),

@@ -33,17 +33,15 @@ def run(rank: str, dtype: str, out: str) -> None:
             warmup=5,
             log_every=1,
             window=2,
+            ema=0.9,
             dims=Ramp(start=1, stop=3),
             advance=-9.0,
             advance_after=15,
         ),
         progress=lambda p: losses.append((p.loss, p.size.dims)),
     )
-    if rank == "0":
-        with open(out, "w") as file:
-            json.dump(
-                {"losses": losses, "weights": torch.cat([v.flatten() for v in model.parameters()]).tolist()}, file
-            )
+    with open(f"{out}-{rank}", "w") as file:
+        json.dump({"losses": losses, "weights": torch.cat([v.flatten() for v in model.parameters()]).tolist()}, file)
 
 
 if __name__ == "__main__":

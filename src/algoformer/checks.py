@@ -6,8 +6,10 @@ import math
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from difflib import get_close_matches
 from numbers import Integral, Rational, Real
+from typing import Any
 
 
 def whole(name: str, value: object, least: int = 0) -> None:
@@ -31,6 +33,15 @@ def real(name: str, value: object, above: float = -math.inf, *, least: float = -
         bound = f"above {above:g}" if above > -math.inf else f"at least {least:g}" if least > -math.inf else "finite"
         finite = "" if math.isfinite(size) or bound == "finite" else "finite and "
         raise ValueError(f"{name} must be {finite}{bound}; got {value}")
+
+
+def flags(config: Any) -> None:
+    """Hold the fields of a dataclass that are declared bool, or bool | None, to these: "no" would be true."""
+    for field in fields(config):
+        value, declared = getattr(config, field.name), getattr(field.type, "__name__", field.type)
+        free = declared == "bool | None" and value is None
+        if str(declared).startswith("bool") and not free and type(value).__name__ not in ("bool", "bool_"):
+            raise TypeError(f"{field.name} must be true or false; got {value!r}")
 
 
 def number(value: object) -> int | float:

@@ -813,20 +813,21 @@ def _print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
 
     from algoformer.report.page import show
 
-    console, wide = _console(), 0
+    console, all_cells = _console(), [[show(row[i]) for row in rows] for i in range(len(columns))]
+    uncut = [any(c) and not any(" " in cell.replace(" (", "(") for cell in c) for c in all_cells]  # names and numbers
+    parts = list(zip(columns, all_cells, uncut, strict=True))
+    natural = [max(map(len, [column, *cells])) for column, cells, _ in parts]
+    least = [max(map(len, [*column.split(), *cells])) if one else 4 for column, cells, one in parts]  # words fold
+    room = console.width - 3 * len(columns)
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, collapse_padding=True)
-    for i, column in enumerate(columns):
-        cells = [show(row[i]) for row in rows]
+    for i, (column, _, one) in enumerate(parts):
         words = all(isinstance(row[i], str) and not row[i].strip("> ").isdigit() for row in rows)
-        whole = any(cells) and not any(" " in cell.replace(" (", "(") for cell in cells)  # names and numbers: copied
-        least = max(map(len, [*column.split(), *cells])) if whole else 4  # letters of a word that folds
-        head = textwrap.fill(column, least, break_long_words=False) if whole else column
-        table.add_column(head, justify="left" if words else "right", overflow="fold", no_wrap=whole)
-        wide += least + 3
-    for some in table.columns if wide > console.width else ():
-        some.no_wrap = False  # it may fold anywhere, but nothing is cut
-    for row in rows:
-        table.add_row(*map(show, row))
+        narrow = one and sum(natural) > room
+        head = textwrap.fill(column, least[i], break_long_words=False) if narrow else column
+        kept = one and sum(least) <= room  # else everything may fold, and nothing is cut
+        table.add_column(head, justify="left" if words else "right", overflow="fold", no_wrap=kept)
+    for row in zip(*all_cells, strict=True):
+        table.add_row(*row)
     console.print(table)
 
 

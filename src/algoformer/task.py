@@ -49,6 +49,11 @@ class Task(ABC, Generic[P]):
         return {}
 
     @property
+    def shares(self) -> bool:
+        """Do the prompts of one draw share what the next draw has anew, such as a covariance?"""
+        return False
+
+    @property
     def oracle(self) -> Algorithm[Any, Any] | None:
         """The Bayes predictor, or the best one known that sees only the prompt; None where there is none."""
         return None

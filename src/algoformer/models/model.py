@@ -6,7 +6,7 @@ import json
 import sys
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from algoformer.algorithm import Algorithm
-from algoformer.checks import number, one_of
+from algoformer.checks import flags, number, one_of
 from algoformer.models.blocks import BlockConfig, Stack
 from algoformer.models.tokens import Layout, interleaved, masked, paired, written
 from algoformer.prompt import Chains, Dense, Prompt, Series, Text
@@ -46,6 +46,8 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
             raise TypeError(
                 f"the config of {type(self).__name__} must be {wanted.__name__}; got {type(config).__name__}"
             )
+        if is_dataclass(config):
+            flags(config)
         super().__init__()
         self.config = config
 
@@ -111,11 +113,13 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
             raise ValueError(f"the prompt must ask answers of {self.config.labels} numbers; got {q.asked[2]}")
         return q
 
-    def save_pretrained(self, save_directory: str | Path, **options: Any) -> Any:
-        """Write config.json and model.safetensors, in the Hugging Face manner."""
+    def save_pretrained(self, save_directory: str | Path, *, config: Any = None, **options: Any) -> Any:
+        """Write config.json and model.safetensors, in the Hugging Face manner; the config is the model's own."""
         context = {} if self.context is None else {"context": self.context}
         told = json.dumps({"model": type(self).__name__, **context, **asdict(self.config)}, default=number)
-        return super().save_pretrained(save_directory, config=json.loads(told), **options)
+        if config not in (None, own := json.loads(told)):
+            raise ValueError(f"config must be left out, or be the model's own; got {config}")
+        return super().save_pretrained(save_directory, config=own, **options)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         weights = {name: v.detach().contiguous().clone() for name, v in self.state_dict().items()}  # of a vector, maybe
@@ -132,6 +136,11 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
             )
         for option in options:
             one_of("an option", option, HUB)
+        about = Path(name) / constants.CONFIG_NAME
+        try:
+            json.loads(about.read_bytes() if about.is_file() else "{}")
+        except ValueError as error:
+            raise ValueError(f"{about} must be JSON; {error}") from error
         return super().from_pretrained(pretrained_model_name_or_path, **options)
 
     @classmethod
@@ -141,16 +150,18 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
         wanted = _config_of(cls)
         if isinstance(config, dict) and isinstance(wanted, type):  # whose annotation is a string
             config = wanted(**{f.name: config[f.name] for f in fields(wanted) if f.name in config})
-        if Path(model_id).is_dir():
-            about = Path(model_id) / constants.CONFIG_NAME
-            told = json.loads(about.read_bytes()) if about.is_file() else {}
-            named, context = told.get("model"), told.get("context")
-            if isinstance(named, str) and named not in {kind.__name__ for kind in cls.__mro__}:
-                raise ValueError(f"{model_id} must hold a model of {cls.__name__}; its config.json names {named}")
-            file = str(Path(model_id) / constants.SAFETENSORS_SINGLE_FILE)
-        else:
-            chosen, context = {name: options[name] for name in HUB}, None
-            file = hf_hub_download(repo_id=model_id, filename=constants.SAFETENSORS_SINGLE_FILE, **chosen)
+
+        def place(name: str) -> str:
+            if Path(model_id).is_dir():
+                return str(Path(model_id) / name)
+            return str(hf_hub_download(repo_id=model_id, filename=name, **{option: options[option] for option in HUB}))
+
+        about = Path(place(constants.CONFIG_NAME))
+        told = json.loads(about.read_bytes()) if about.is_file() else {}
+        named, context = told.get("model"), told.get("context")
+        if isinstance(named, str) and named not in {kind.__name__ for kind in cls.__mro__}:
+            raise ValueError(f"{model_id} must hold a model of {cls.__name__}; its config.json names {named}")
+        file = place(constants.SAFETENSORS_SINGLE_FILE)
         try:
             weights = load_file(file)
         except (SafetensorError, OSError) as error:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from algoformer.algorithm import Algorithm, On
-from algoformer.checks import real, whole
+from algoformer.checks import flags, real, whole
 from algoformer.prompt import Series
 from algoformer.solvers.closed import LeastSquares, Ridge
 from algoformer.solvers.reductions import Windows
@@ -50,6 +50,7 @@ class Autoregression(Task[Series]):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        flags(self)
         whole("d", self.d, 1)
         whole("q", self.q, 1)
         whole("n", self.n)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from algoformer.algorithm import Algorithm, On
-from algoformer.checks import whole
+from algoformer.checks import flags, whole
 from algoformer.prompt import Chains
 from algoformer.solvers.closed import LeastSquares
 from algoformer.solvers.reductions import ExpectedLinks
@@ -45,6 +45,7 @@ class ChainOfThought(Task[Chains]):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        flags(self)
         whole("d", self.d, 1)
         whole("n", self.n)
         network_fields(self.layers, None, self.slope, self.seed)

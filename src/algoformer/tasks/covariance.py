@@ -35,7 +35,9 @@ class Ellipsoid(NamedTuple):
 
 
 class Covariance(ABC):
-    """A distribution over the covariance of x."""
+    """A distribution over the covariance of x; one that is `shared` is drawn once for the batch."""
+
+    shared: bool = False
 
     @abstractmethod
     def draw(self, batch: int, d: int, generator: torch.Generator, dtype: torch.dtype) -> Ellipsoid:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from algoformer.algorithm import Algorithm, On
-from algoformer.checks import real, whole
+from algoformer.checks import flags, real, whole
 from algoformer.prompt import Dense, Prompt
 from algoformer.solvers.closed import LeastSquares, Ridge
 from algoformer.solvers.reductions import Features
@@ -101,6 +101,7 @@ class GaussianInputs(Pairs):
     active: int | None = None
 
     def __post_init__(self) -> None:
+        flags(self)
         whole("d", self.d, 1)
         whole("n", self.n)
         whole("queries", self.queries)
@@ -113,6 +114,10 @@ class GaussianInputs(Pairs):
             whole("active", self.active, 1)
             if self.active > self.d:
                 raise ValueError(f"active must be at most d = {self.d}; got {self.active}")
+
+    @property
+    def shares(self) -> bool:
+        return self.covariance.shared
 
     @property
     def rank(self) -> int:

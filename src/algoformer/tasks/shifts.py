@@ -50,6 +50,10 @@ class Shift(Pairs):
         return self.task.noise
 
     @property
+    def shares(self) -> bool:
+        return self.task.shares
+
+    @property
     def rank(self) -> int:
         return self.task.rank
 
@@ -168,6 +172,10 @@ class OtherCovariance(Shift):
         self.covariance.check(self.d)
         if any(isinstance(task, OrthogonalQuery) for task in self._wrapped()) and self.n >= self.rank:
             raise ValueError(f"a query orthogonal to n = {self.n} examples needs inputs of rank n + 1; got {self.rank}")
+
+    @property
+    def shares(self) -> bool:
+        return self.task.shares or self.covariance.shared
 
     @property
     def rank(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -256,7 +257,7 @@ def _read(file: Path) -> list[str]:
     """The stripped lines of a file; only a line feed ends a line, since others would break the alignment."""
     try:
         data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    except (gzip.BadGzipFile, EOFError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{file} must be a gzip file; {error}") from error
     lines = data.removesuffix(b"\n").split(b"\n")
     try:

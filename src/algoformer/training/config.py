@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, Literal
 
-from algoformer.checks import number, one_of, real, whole
+from algoformer.checks import flags, number, one_of, real, whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +91,7 @@ class TrainConfig:
             value = getattr(self, field.name)
             if isinstance(value, Real) and not isinstance(value, int | float):  # another library's, in its precision
                 object.__setattr__(self, field.name, number(value))
+        flags(self)
         for name in ("steps", "batch", "ahead", "log_every", "checkpoint_every", "keep"):
             whole(name, getattr(self, name), 1)
         for name in ("seed", "warmup", "advance_after"):
@@ -117,7 +118,8 @@ class TrainConfig:
         for name in ("dims", "examples", "loops"):
             if not isinstance(getattr(self, name), Ramp | None):
                 raise TypeError(f"{name} must be a Ramp or None; got {getattr(self, name)!r}")
-        if not isinstance(self.betas, Sequence) or len(self.betas) != 2 or not all(0 <= b < 1 for b in self.betas):
+        pair = isinstance(self.betas, Sequence) and len(self.betas) == 2
+        if not pair or not all(isinstance(b, Real) and 0 <= b < 1 for b in self.betas):
             raise ValueError(f"betas must be two numbers in [0, 1); got {self.betas}")
         if self.pool is not None and self.pool < self.batch:
             raise ValueError(f"pool must hold at least a batch of {self.batch} prompts; got {self.pool}")

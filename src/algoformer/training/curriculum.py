@@ -11,6 +11,7 @@ from torch import Tensor
 from algoformer.task import Task
 from algoformer.training.config import Ramp, TrainConfig
 from algoformer.training.data import Size, resized, seeded
+from algoformer.training.evaluation import TOGETHER
 
 MEMORY = 0.98  # of the running loss, a step
 
@@ -68,18 +69,22 @@ class Curriculum:
     def bounds(self, size: Size, prompts: int = 2048, solved: int = 64) -> tuple[float, float]:
         """The losses, as trained, Z of the zero predictor and O of the oracle (0 where there is none) at a size.
 
-        The oracle solves only a few of the prompts; its loss relative to Z varies far less than either.
+        The oracle solves only a few of the prompts; its loss relative to Z varies far less than either. What prompts of
+        a draw share is drawn as often as there are draws.
         """
 
         def loss(error: Tensor) -> float:
             square, robust = error.square(), self.config.robust
             return float((square if robust is None else torch.log1p(square / robust)).mean())
 
-        task = resized(self.task, size)
-        sample = task.sample(prompts, seeded(torch.Generator(), self.config.seed, "bounds"), torch.float64)
-        zero, share, few = loss(sample.target), 0.0, sample.target[:solved]
+        task, g = resized(self.task, size), seeded(torch.Generator(), self.config.seed, "bounds")
+        draws = prompts // TOGETHER if task.shares else 1
+        samples = [task.sample(prompts // draws, g, torch.float64) for _ in range(draws)]
+        zero, share, each = loss(torch.cat([s.target for s in samples])), 0.0, max(solved // draws, 1)
         if task.oracle is not None:
-            share = loss(task.oracle.predict(sample.prompt[:solved]) - few) / loss(few)
+            few = torch.cat([s.target[:each] for s in samples])
+            found = torch.cat([task.oracle.predict(s.prompt[:each]) for s in samples])
+            share = loss(found - few) / loss(few)
         return zero, zero * share
 
     def note(self, step: int) -> dict[str, Any] | None:

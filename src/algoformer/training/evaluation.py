@@ -17,12 +17,15 @@ from algoformer.tasks.chain_of_thought import ChainOfThought
 from algoformer.tasks.translation import Parallel
 from algoformer.training.data import seeded
 
+TOGETHER = 16  # prompts of a draw, where they share what every draw has anew
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """Squared errors by step and asked position: mean, median over prompts and standard error of the mean.
 
-    Of an even number of prompts the median is the lower of the two in the middle. `zeros` are the errors of the zero
+    Where the prompts of a draw share something, such as a covariance, the standard error is that of means of draws. Of
+    an even number of prompts the median is the lower of the two in the middle. `zeros` are the errors of the zero
     predictor by position, and `zero` their mean; dividing by it makes errors relative.
     """
 
@@ -49,7 +52,7 @@ def evaluate(
     prompts: int = 6400,
     steps: Sequence[int] | None = None,
     seed: int = 0,
-    batch: int = 640,
+    batch: int | None = None,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     clean: bool = False,
@@ -59,12 +62,14 @@ def evaluate(
 ) -> Evaluation:
     """The errors of a model, or of any other algorithm, after each of `steps` (None: its own number of steps).
 
-    The prompts are a function of task, seed, batch and device, and come from another stream than those of training.
+    The prompts are a function of task, seed, batch and device, and come from another stream than those of training. As
+    many as `batch` are drawn at once (None: 640, and 16 where they share something).
     `clean` holds answers to the truth before noise: the error above the floor that noise sets. `portable` draws on the
     CPU, so that every device is asked the same. Of a dense prompt `last` asks the last position alone. `progress` hears
     how many prompts of how many are done, and what is asked.
     """
     whole("prompts", prompts, 1)
+    batch = (TOGETHER if task.shares else 640) if batch is None else batch
     whole("batch", batch, 1)
     if steps is not None and not len(steps):
         raise ValueError("steps must hold at least one number of steps; got none")
@@ -96,14 +101,15 @@ def evaluate(
         squares.append(target.square().mean(-1).double().cpu())
         tell(start + len(target), prompts, variant)
     e, z = torch.cat(errors, 1), torch.cat(squares)
-    spread = e.std(1) if prompts > 1 else torch.zeros_like(e[:, 0])
+    apart = torch.stack([v.mean(1) for v in errors], 1) if task.shares else e  # what is drawn on its own
+    spread = apart.std(1) if apart.shape[1] > 1 else torch.zeros_like(e[:, 0])
     return Evaluation(
         variant=variant,
         prompts=prompts,
         steps=wanted,
         mean=e.mean(1).tolist(),
         median=e.median(1).values.tolist(),
-        deviation=(spread / prompts**0.5).tolist(),
+        deviation=(spread / apart.shape[1] ** 0.5).tolist(),
         zero=float(z.mean()),
         zeros=z.mean(0).tolist(),
     )

@@ -55,5 +55,5 @@ def recipe_of(path: str | Path) -> tuple[Any, Task[Any], TrainConfig]:
 def _weighted(run: Path, tree: Any, source: Path) -> Model:
     model = model_of(decode(config_in(run).get("model")))
     load_weights(model, tree["weights"], str(source))
-    averaged(model, tree.get("step", {}).get("averages", []))
+    averaged(model, tree.get("step", {}))
     return model.eval()

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +16,9 @@ from typing import IO, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
-from algoformer.checks import whole
+from algoformer.checks import real, whole
 from algoformer.files import folder_at, replace_file
 from algoformer.models import LinearTransformer, Model
 from algoformer.models.model import load_weights
@@ -37,7 +37,8 @@ try:
 except ImportError:  # not on this system
     fcntl = None  # type: ignore[assignment]
 
-FREE = ("checkpoint_every", "keep", "data")  # may differ when a run goes on; the tokens of moved data are compared
+FREE = {"train": ("checkpoint_every", "keep")}  # may differ when a run goes on
+MOVED = FREE | {"task": ("data",)}  # of text, whose tokens are compared
 MANY = 3  # fields of another config that are told with their values
 LARGEST = 1e6  # times its first loss: a run that is worse than that has diverged
 
@@ -111,24 +112,33 @@ def train(
     end saves the model in the Hugging Face manner. `until` stops at an earlier step, to be continued. At the `deadline`
     (as `time.time` counts) the run writes one checkpoint, drops those before it, and raises `OutOfTime`.
     """
-    if not isinstance(model, Model):
-        raise TypeError(f"model must be one of algoformer.models; got {type(model).__name__}")
+    for name, value, kind in (("model", model, Model), ("task", task, Task), ("config", config, TrainConfig)):
+        if not isinstance(value, kind):
+            got = value.__name__ if isinstance(value, type) else type(value).__name__
+            raise TypeError(f"{name} must be a {kind.__name__}; got {'the class ' * isinstance(value, type)}{got}")
     if until is not None:
         whole("until", until)
     if watch is not None:
         whole("watch.every", watch.every, 1)
-    run = _Run(model, task, config, None if folder is None else folder_at("folder", folder), progress, watch)
-    with run.opened():
-        try:
-            return run.go(until, deadline)
-        finally:
-            model.eval()
-            apart(model)
+    if deadline is not None:
+        real("deadline", deadline)
+    try:
+        run = _Run(model, task, config, None if folder is None else folder_at("folder", folder), progress, watch)
+        with run.opened():
+            try:
+                return run.go(until, deadline)
+            finally:
+                model.eval()
+    finally:
+        apart(model)
 
 
 def hold(model: Model, task: Task[Any], config: TrainConfig) -> None:
     """Refuse what `train` refuses before any work."""
-    _Run(model, task, config, None, None, None)
+    try:
+        _Run(model, task, config, None, None, None)
+    finally:
+        apart(model)
 
 
 class _Run:
@@ -153,11 +163,13 @@ class _Run:
         self.curriculum = Curriculum(task, config, model.steps)
         self.done, self.stuck, self.first_loss = 0, False, 0.0
         self.loss = float("nan")
+        layers = [m for m in model.modules() if isinstance(m, nn.modules.dropout._DropoutNd)]
+        self.drops = bool(getattr(model.config, "dropout", 0.0)) or any(m.p > 0 for m in layers)
         self.pending: list[list[float]] = []  # (loss, gradient norm) of the steps since the last line of the log
         self.saved: int | None = None
         self._fits(task)
         if world > 1:
-            for v in model.state_dict().values():
+            for v in (*model.state_dict().values(), *self.step.averages):
                 dist.broadcast(v, 0)
 
     def go(self, until: int | None, deadline: float | None) -> Result:
@@ -246,6 +258,11 @@ class _Run:
             raise ValueError(f"the task's answers must be {tuple(answer.shape)}; got {tuple(sample.target.shape)}")
         elif 0 in answer.shape:
             raise ValueError(f"the task must ask at least one answer; got none of {type(task).__name__}")
+        if task.shares and self.config.ahead > 1:
+            raise ValueError(
+                f"ahead must be 1 where the prompts of a draw share a covariance, or many steps would have the same; "
+                f"got {self.config.ahead}"
+            )
         dims, examples = (None if r is None else r.stop for r in (self.config.dims, self.config.examples))
         if (dims, examples) != (None, None):
             for size in (Size(dims, examples, 0), self.curriculum.size(0)):  # the largest and the first
@@ -320,10 +337,12 @@ class _Run:
             for v, average in zip(self.step.trained, self.step.averages, strict=False):
                 v.copy_(average)
             self.model.eval()
-            row = self.watch.look(self.model)  # type: ignore[union-attr]
-            self.model.train()
-            for v, mine in zip(self.step.trained, weights, strict=False):
-                v.copy_(mine)
+            try:
+                row = self.watch.look(self.model)  # type: ignore[union-attr]
+            finally:
+                self.model.train()
+                for v, mine in zip(self.step.trained, weights, strict=False):
+                    v.copy_(mine)
         self._log({"step": self.done, "event": "error", **row})
 
     def _log(self, row: dict[str, Any]) -> None:
@@ -341,6 +360,7 @@ class _Run:
         folder.mkdir(parents=True, exist_ok=True)
         parts = {"model": self.model.config, "task": task, "train": self.config}
         mine = {part: encode(value) for part, value in parts.items()}
+        free = MOVED if isinstance(task, Parallel) else FREE
         file = folder / "config.json"
         if file.exists():
             saved = config_in(folder)
@@ -350,7 +370,7 @@ class _Run:
             apart = [
                 f"{part}.{name} must be {decode(theirs, value)} as in {folder}; got {decode(ours, value)}"
                 for part, value in parts.items()
-                for name, theirs, ours in _apart(saved[part], mine[part])
+                for name, theirs, ours in _apart(saved[part], mine[part], free.get(part, ()))
             ]
             if len(apart) > MANY:
                 apart = [*apart[:MANY], f"{len(apart) - MANY} more fields differ: the folder holds another run"]
@@ -427,7 +447,7 @@ class _Run:
     @contextmanager
     def _dropout(self) -> Iterator[None]:
         """Dropout as a function of (seed, step) too; torch draws it from its own generator alone."""
-        if not getattr(self.model.config, "dropout", 0.0):
+        if not self.drops:
             yield
             return
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
@@ -447,11 +467,11 @@ class _Run:
             torch.cuda.synchronize(self.device)
 
 
-def _apart(saved: dict[str, Any], mine: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def _apart(saved: dict[str, Any], mine: dict[str, Any], free: Sequence[str]) -> Iterator[tuple[str, Any, Any]]:
     """The fields in which two configs differ, with both values; of two classes that is all there is to say."""
     names = sorted(mine.keys() | saved.keys()) if mine["class"] == saved["class"] else ["class"]
     for name in names:
-        if name not in FREE and mine.get(name) != saved.get(name):
+        if name not in free and mine.get(name) != saved.get(name):
             yield name, saved.get(name), mine.get(name)
 
 

@@ -218,7 +218,10 @@ def _standard(model: Any) -> Recipe:
 
 
 def _yang(task: Task[Any], loops: int, window: int) -> Recipe:
-    """Yang et al. 2024: loops b and window T grow as in their code, dimensions and points every 5,000 steps."""
+    """Yang et al. 2024: loops b and window T grow as in their code, dimensions and points every 5,000 steps.
+
+    Sparse functions are those of Garg et al., of active coordinates; in the code of Yang et al. any may count.
+    """
     points = task.n  # type: ignore[attr-defined]
     sizes = {
         "dims": Ramp(start=5, stop=20, every=5000),
@@ -263,7 +266,11 @@ def _gatmiry() -> Recipe:
 
 
 def _giannou(*, norm: bool) -> Recipe:
-    """Giannou et al. 2024, least squares: 4 layers of linear attention, or 12 with LayerNorm, as their code trains."""
+    """Giannou et al. 2024, least squares: 4 layers of linear attention, or 12 with LayerNorm, as their code trains.
+
+    But for two things: their curriculum over dimensions leaves the inputs whole and truncates the weights alone, and
+    their cosine ends 10,000 steps before the training does.
+    """
     model = LinearSelfAttentionConfig(
         features=10,
         layers=12 if norm else 4,

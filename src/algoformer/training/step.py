@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -149,7 +149,8 @@ class Step:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint holds of it."""
-        return {"optimiser": self.optimiser.state_dict(), "averages": list(self.averages)}
+        names = [name for name, v in self.model.named_parameters() if v.requires_grad]
+        return {"optimiser": self.optimiser.state_dict(), "averages": list(self.averages), "trained": names}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint; only before the first step."""
@@ -226,10 +227,11 @@ def apart(model: Model) -> None:
         v.data = v.data.clone()
 
 
-def averaged(model: Model, averages: Sequence[Tensor]) -> None:
-    """Give a model the averages that a checkpoint holds, if there are any."""
-    if averages:
-        weights = [v for v in model.parameters() if v.requires_grad]
+def averaged(model: Model, state: Mapping[str, Any]) -> None:
+    """Give a model the averages that the state of a checkpoint holds, if there are any."""
+    if averages := state.get("averages"):
+        own = dict(model.named_parameters())
+        weights = [own[name] for name in state.get("trained", own)]  # early checkpoints do not say: all
         with torch.no_grad():
             for v, part in zip(weights, _split(torch.cat([a.flatten() for a in averages]), weights), strict=True):
                 v.copy_(part)

@@ -228,6 +228,8 @@ def quality(
     except ImportError as error:
         raise ImportError("BLEU needs sacrebleu: pip install 'algoformer[translation]'") from error
 
+    if not lines.source:
+        raise ValueError("lines must hold at least one pair to be scored; got none")
     found = translator(lines.source, width=width, steps=steps, batch=batch)
     metrics: list[Any] = [BLEU(tokenize="13a"), CHRF()]
     scores = [metric.corpus_score(found, [lines.target]).score for metric in metrics]
@@ -235,7 +237,7 @@ def quality(
     return Quality(
         bleu=scores[0],
         chrf=scores[1],
-        exact=same / len(found) if found else math.nan,
+        exact=same / len(found),
         cut=translator.cut(lines.source),
         signatures=[f"{m.__class__.__name__}|{m.get_signature()}" for m in metrics],
         translations=found,
