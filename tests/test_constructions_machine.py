@@ -1,5 +1,6 @@
 """The assembler itself: registers, instructions, errors at build and at run, listings, counts, hooks and training."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,7 @@ from algoformer.constructions import (
     join,
     least_squares,
     load,
+    matrix_inverse,
     newton,
     preconditioned_gradient_descent,
     regression_with_representation,
@@ -265,12 +267,69 @@ def test_every_refusal_to_lower_names_the_instruction_and_the_reason():
     lines = str(refused.value).splitlines()
     assert len(lines) == 4
     assert "linear attention cannot compare codes" in lines[2]
+    together = program([Copy(into=Z.o, value=Z.x, key=Z.x, query=Z.x), Mac(into=Z.e, value=Z.one, key=Z.x, query=Z.x)])
+    with pytest.raises(Unsupported) as refused:
+        compile(together, "softmax")
+    assert len(str(refused.value).splitlines()) == 3, "each of a layer"
     nothing = program([Mac(into=Z.o, value=Z.x, key=Z.x, query=Z.x, dump="blank")])
     with pytest.raises(Unsupported, match="softmax attention needs bounds of x, or a score"):
         compile(nothing, "softmax")
     valued = program([Mac(into=Z.e, value=Z.one, key=Z.x, query=Z.x, dump="blank", score=9.0)], read=Z.e)
     with pytest.raises(Unsupported, match="must be 0 on blank, which takes attention and gives nothing"):
         compile(valued, "softmax")
+
+
+def test_what_an_attention_would_ignore_is_refused():
+    p = gradient_descent(3, eta=0.1, steps=1)
+    with pytest.raises(ValueError, match="heads must be left out without softmax attention; got 4 with relu"):
+        compile(p, "relu", heads=4)
+    with pytest.raises(ValueError, match="masked must be left out without linear attention; got False with softmax"):
+        compile(p, "softmax", masked=False)
+    with pytest.raises(TypeError, match=r"dump must be the name of one group; got \('labels',\)"):
+        Mac(into=Z.o, value=Z.x, key=Z.x, query=Z.x, dump=("labels",))
+    with pytest.raises(Unsupported, match="a score of 0 leaves nothing to multiply"):
+        compile(program([Mac(into=Z.o, value=Z.x, key=Z.x, query=Z.x, dump="blank")], bounds={"x": 0.0}), "softmax")
+    model = compile(p).to(torch.bfloat16)
+    with pytest.raises(ValueError, match=r"the weights must be torch\.float64 or torch\.float32; .* torch\.bfloat16"):
+        model.predict(Prompt(*(torch.zeros(1, 2, k, dtype=torch.bfloat16) for k in (3, 1, 3))))
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_scores_above_the_mask_of_relu_attention_are_refused_not_answered_wrongly(generator, declared):
+    q, s = prompt(generator, n=6), 3e9
+    far = Prompt(s * q.x, s * q.y, s * q.queries)
+    made = descent_step(3, eta=0.3 / s**2, steps=2, x=10 * s, y=10 * s)
+    if declared:
+        with pytest.raises(Unsupported, match=r"scores must be below the mask, 1\.15e\+18; they go up to 9e\+20"):
+            compile(made, "relu")
+        return
+    free = replace(made, bounds={})
+    near = compile(free, "relu").predict(q)
+    with pytest.raises(ValueError, match=r"was declared for <x, x> up to 1\.153e\+18; got"):
+        compile(free, "relu").predict(far)
+    torch.testing.assert_close(near, Interpreter(free).predict(q), rtol=0, atol=1e-12)
+
+
+def test_more_rows_than_a_matrix_has_are_refused(generator):
+    model = compile(matrix_inverse(3, alpha=0.1, steps=4), "linear")
+    assert model.predict(prompt(generator, n=3)).isfinite().all()
+    with pytest.raises(ValueError, match="was declared for examples up to 3; got 6"):
+        model.predict(prompt(generator, n=6))
+
+
+def test_a_prompt_just_outside_is_told_with_all_digits(generator):
+    q = prompt(generator, n=4)
+    bound = float(q.x.norm(dim=-1).max()) * (1 - 1e-9)
+    with pytest.raises(ValueError, match=r"up to (\d\.\d+); got (?!\1)"):
+        compile(descent_step(3, eta=0.1, steps=1, x=bound, y=99.0), "softmax").predict(q)
+
+
+def test_tables_of_different_functions_are_not_saved_under_one_name(tmp_path):
+    tables = [
+        Table(into=Z.o, value=Z.x, function=f, name="f", domain=(-1, 1), hinges=8) for f in (torch.tanh, torch.cos)
+    ]
+    with pytest.raises(ValueError, match="tables of different functions must have different names; two are called 'f'"):
+        save(compile(program([tables[0]], [tables[1]]), "linear"), tmp_path)
 
 
 def test_a_causal_program_never_looks_ahead(generator):
@@ -289,7 +348,7 @@ def test_the_listing_can_be_held_against_the_theorem():
     for line in (
         "    attend  u -= 0.5 sum u <x, u>   [keys examples, dump blank]",
         "    token   u = 2 u",
-        "softmax attention: layers x heads pre 1 x 2, loop 1 x 2, post 2 x 2; width 72; 64408 weights",
+        "softmax attention: layers x heads pre 1 x 2, loop 1 x 2, post 2 x 2; width 72; 64192 weights",
     ):
         assert line in text.splitlines()
     assert str(newton(20, most=300.0, steps=10)) in text.replace("  (2 heads)", "").replace("  (1 head)", "").replace(

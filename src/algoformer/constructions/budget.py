@@ -15,6 +15,7 @@ from algoformer.checks import one_of, real, whole
 
 # Just below a power of two, where a unit of rounding is half of what it is at the power; e^-C is below the other terms.
 _DUMP = {torch.float64: 31.0, torch.float32: 15.0}
+FEW = 64  # keys of a sum whose number a program does not declare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,20 +48,22 @@ class Scales:
         )
         return self.score * sum(terms)
 
-    @property
-    def rounding(self) -> float:
-        """Largest rounding error of the taps: half a unit of C in each exponent and a few units of each product."""
+    def rounding(self, summed: int = FEW, counted: bool = False) -> float:
+        """Largest rounding error of the taps: half a unit of C in each exponent, of each product, and of the sum.
+
+        A dump that is `counted` has the score C + log n, whose unit is that of the next power of two.
+        """
         eps = torch.finfo(self.dtype).eps
-        unit = eps * 2.0 ** math.floor(math.log2(self.dump + 2 * self.rate * self.score))
-        return sum(abs(share) for _, share in self.taps) * (unit / 2 + 3 * eps)
+        unit = eps * 2.0 ** (math.floor(math.log2(self.dump + 2 * self.rate * self.score)) + counted)
+        return sum(abs(share) for _, share in self.taps) * (unit / 2 + (3 + summed / 2) * eps)
 
     def leakage(self, keys: float = 1.0) -> float:
         """What the normaliser keeps of the scores themselves; `keys` is the number of keys a dump."""
         return 2 * self.score * keys * math.exp(-self.dump)
 
-    def bound(self, mass: float, keys: float = 1.0) -> float:
+    def bound(self, mass: float, keys: float = 1.0, *, summed: int = FEW, counted: bool = False) -> float:
         """Bound of |compiled - exact| of one multiply-accumulate of values with sum (or mean) at most `mass`."""
-        return mass * (self.truncation + self.rounding + self.leakage(keys))
+        return mass * (self.truncation + self.rounding(summed, counted) + self.leakage(keys))
 
 
 def scales(dtype: torch.dtype, score: float, heads: int = 2) -> Scales:

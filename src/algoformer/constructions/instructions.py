@@ -23,7 +23,8 @@ Groups = str | tuple[str, ...]
 class Instruction:
     """Writes a register. Where the form `block` is positive it writes nothing; `add` says that others write it too.
 
-    A block, and the mask of a Mac, must be 0 where it is not positive: a transformer adds a multiple of it.
+    A block, and the mask of a Mac, must be 0 where it is not positive: a transformer adds 2^60 times it. So where they
+    are positive they must be far above 2^-60, and what a block of 1 stops must be below 2^60.
     """
 
     into: Form
@@ -90,6 +91,9 @@ class Mac(Instruction):
             raise ValueError(
                 f"the codes of match must be equally wide; got {self.match[0].width} and {self.match[1].width}"
             )
+        for name in ("dump", "sink"):
+            if not isinstance(named := getattr(self, name, None), str | None):
+                raise TypeError(f"{name} must be the name of one group; got {named!r}")
         if self.score is not None:
             real("score", self.score, 0)
         if self.mass is not None:

@@ -201,7 +201,9 @@ def in_range(program: Program, at: str | Held, state: State, outside: Outside) -
     limits = _limits(program, at, z, layout) if isinstance(at, str) else _peaks(program, at, z, layout)
     for found, what, bound in limits:
         if not bool((found <= bound * (1 + 64 * torch.finfo(found.dtype).eps)).all()):
-            text = f"{program.name} was declared for {what} up to {bound:.4g}; got {float(found.max()):.4g}"
+            digits = next(k for k in (4, 8, 17) if f"{bound:.{k}g}" != f"{float(found.max()):.{k}g}")
+            got = f"{float(found.max()):.{digits}g}"
+            text = f"{program.name} was declared for {what} up to {bound:.{digits}g}; got {got}"
             if outside == "raise":
                 raise ValueError(text)
             warnings.warn(text, OutOfRange, stacklevel=4)

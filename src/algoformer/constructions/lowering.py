@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from algoformer.checks import one_of
-from algoformer.constructions.budget import Scales, scales
+from algoformer.constructions.budget import FEW, Scales, scales
 from algoformer.constructions.encoder import Layout, LogCount
 from algoformer.constructions.instructions import Copy, Equal, Instruction, Leaky, Linear, Mac, Table, groups
 from algoformer.constructions.interpreter import Held, Interpreter, Machine, Outside, State, in_range
@@ -34,7 +34,7 @@ _SINK = {torch.float64: 2000.0, torch.float32: 200.0}  # e^-x is 0 in the dtype
 
 
 class Unsupported(ValueError):
-    """A program that an attention cannot run: every instruction and why."""
+    """A program that an attention cannot run: every instruction that it cannot, and why."""
 
 
 def compile(
@@ -56,6 +56,10 @@ def compile(
         raise TypeError(f"program must be a Program of algoformer.constructions; got {type(program).__name__}")
     one_of("attention", attention, get_args(Attention))
     one_of("heads", heads, (2, 4))
+    if heads != 2 and attention != "softmax":
+        raise ValueError(f"heads must be left out without softmax attention; got {heads} with {attention}")
+    if not masked and attention != "linear":
+        raise ValueError(f"masked must be left out without linear attention; got {masked} with {attention}")
     one_of("outside", outside, get_args(Outside))
     if dtype not in _SINK:
         raise ValueError(f"dtype must be torch.float64 or torch.float32; got {dtype}")
@@ -65,8 +69,8 @@ def compile(
     for place in program.places():
         try:
             block = lowering.block(place)
-        except Unsupported as problem:
-            problems.append(f"{place.section}: {problem}")
+        except Unsupported as found:
+            problems += [f"{place.section}: {problem}" for problem in found.args]
             continue
         sections.setdefault(place.section, []).append(block)
     if problems:
@@ -187,6 +191,8 @@ class Compiled(nn.Module, Machine):
 
     def init(self, p: Any) -> State:
         v = p.chains if hasattr(p, "chains") else p.x
+        if self.dtype not in _SINK:
+            raise ValueError(f"the weights must be torch.float64 or torch.float32; they were cast to {self.dtype}")
         if v.dtype != self.dtype:
             raise ValueError(f"the prompt must be {self.dtype} as the weights are; got {v.dtype}")
         state = super().init(p)
@@ -244,11 +250,17 @@ class _Lowering:
         attending = [i for i in place.layer if isinstance(i, Mac | Copy)]
         z = self.program.stream
         parts, keyed, means, shown = [], [], [], []
+        problems: list[str] = []
         for same in _shared(attending):
             value = torch.zeros(z.width, z.width, dtype=torch.float64)
             for i in same:
                 value[z.rows[i.target]] += z.matrix(i.scale * i.value)
-            for key, query, factor in self.head(same, place):
+            try:
+                heads = self.head(same, place)
+            except Unsupported as problem:
+                problems += problem.args
+                continue
+            for key, query, factor in heads:
                 parts.append((key, query, factor * value))
                 keyed.append([name in groups(same[0].keys) for name in self.program.encoder.names])
                 means.append(isinstance(same[0], Mac) and same[0].mean and self.attention != "softmax")
@@ -259,7 +271,9 @@ class _Lowering:
             padded = [nn.functional.pad(m, (0, 0, 0, shape[0] - m.shape[0])) for m in matrices]
             return torch.stack(padded).to(self.dtype) if padded else torch.zeros(0, *shape, dtype=self.dtype)
 
-        up, bias, down = self.feedforward(place)
+        up, bias, down = self.feedforward(place, problems)
+        if problems:
+            raise Unsupported(*problems)
         weights = {
             "key": stack([k for k, _, _ in parts], (rows, z.width)),
             "query": stack([q for _, q, _ in parts], (rows, z.width)),
@@ -267,7 +281,7 @@ class _Lowering:
             "up": up.to(self.dtype),
             "up_bias": bias.to(self.dtype),
             "down": down.to(self.dtype),
-            "down_bias": torch.zeros(z.width, dtype=self.dtype),
+            "down_bias": torch.zeros(z.width if len(bias) else 0, dtype=self.dtype),
             "keyed": torch.tensor(keyed, dtype=self.dtype).reshape(len(parts), len(self.program.encoder.names)),
             "mean": torch.tensor(means, dtype=torch.bool),
             "carried": torch.tensor(shown, dtype=torch.bool),
@@ -291,6 +305,9 @@ class _Lowering:
         pairs = self._masks(i, valued, empty, place)
         if self.attention == "relu":
             silent = [(self.one(i), -_FAR * form) for form in self.silent(i, support)]
+            largest = self.score(i) if isinstance(i, Mac) and [*pairs, *silent] else None
+            if largest is not None and largest >= _FAR:
+                raise Unsupported(f"{i}: scores must be below the mask, {_FAR:.3g}; they go up to {largest:.3g}")
             if isinstance(i, Copy):
                 return [self._rows([(self.one(i), self.one(i)), (-i.key, i.query), *pairs, *silent], 1.0)]
             return [self._rows([(i.key, sign * i.query), *pairs, *silent], sign) for sign in (1.0, -1.0)]
@@ -313,6 +330,8 @@ class _Lowering:
     def scales(self, i: Mac) -> Scales:
         """The scales of a softmax multiply-accumulate."""
         score = self.score(i)
+        if score == 0:
+            raise Unsupported(f"{i}: a score of 0 leaves nothing to multiply")
         if score is None:
             missing = sorted({n for f in (i.key, i.query) for n in f.parts} - set(self.program.bounds))
             raise Unsupported(f"{i}: softmax attention needs bounds of {', '.join(missing)}, or a score")
@@ -326,13 +345,21 @@ class _Lowering:
     def held(self, place: Place, section: list[Place]) -> Held:
         """The scores to hold where a layer runs: those declared, and in softmax those that move within the section.
 
-        Others cannot leave the bounds of their registers, which are held after pre and after every pass.
+        Others cannot leave the bounds of their registers, which are held after pre and after every pass; where there
+        are none, ReLU attention has its mask as the bound.
         """
         moving = {i.target for other in section for i in other.layer} if self.attention == "softmax" else set()
         macs = [i for i in place.layer if isinstance(i, Mac)]
         found = [(i, self.score(i)) for i in macs if i.score is not None or moving & {*i.key.parts, *i.query.parts}]
+        if self.attention == "relu":
+            found += [(i, _FAR) for i in macs if self.score(i) is None and self._sunk(i, place)]
         asking = [tuple(receives(self.program, i, place.before)) for i, _ in found]
         return Held(place, tuple((i, names, s) for (i, s), names in zip(found, asking, strict=True) if s is not None))
+
+    def _sunk(self, i: Mac, place: Place) -> bool:
+        """Does ReLU attention mask keys or queries of it?"""
+        valued, empty = nonzero(i.value, place.before), nonzero(i.value, place.unseen)
+        return bool(self._masks(i, valued, empty, place) or self.silent(i, place.before))
 
     def size(self, form: Form) -> float | None:
         """The largest norm of a form that the declared bounds allow."""
@@ -360,7 +387,10 @@ class _Lowering:
         """The a-priori bound of the error of a softmax multiply-accumulate that is run in this dtype."""
         mass, many = self.mass(i), self.number(i)
         run = replace(self.scales(i), dtype=dtype)
-        return None if mass is None or many is None else abs(i.scale) * run.bound(mass, many)
+        if mass is None or many is None:
+            return None
+        counted = self._log_count(i, str(i.dump)) is not None
+        return abs(i.scale) * run.bound(mass, many, summed=self.program.examples or FEW, counted=counted)
 
     def one(self, i: Instruction) -> Form:
         """The constant."""
@@ -581,13 +611,18 @@ class _Lowering:
                 return getattr(self.program.stream, name)  # type: ignore[no-any-return]
         return None
 
-    def feedforward(self, place: Place) -> tuple[Tensor, Tensor, Tensor]:
-        """W_1, b_1 and W_2 of the token-wise half."""
+    def feedforward(self, place: Place, problems: list[str]) -> tuple[Tensor, Tensor, Tensor]:
+        """W_1, b_1 and W_2 of the token-wise half; what cannot be lowered goes to the problems."""
         z = self.program.stream
         ups, biases, downs = ([torch.zeros(s, dtype=torch.float64)] for s in ((0, z.width), (0,), (z.width, 0)))
         for i in (i for i in place.layer if not i.attends):
-            self._hold_sign(i, place.between, place.unseen)
-            for up, bias, out in self._neurons(i):
+            try:
+                self._hold_sign(i, place.between, place.unseen)
+                neurons = self._neurons(i)
+            except Unsupported as problem:
+                problems += problem.args
+                continue
+            for up, bias, out in neurons:
                 down = torch.zeros(z.width, up.shape[0], dtype=torch.float64)
                 down[z.rows[i.target]] = out
                 ups.append(up if i.block is None else up - _FAR * z.matrix(i.block))

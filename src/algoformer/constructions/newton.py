@@ -33,8 +33,9 @@ def newton(
     x: float = 8.0,
     reach: float = 8.0,
 ) -> Program:
-    """Theorem 4.1 for at most `examples` pairs, lmax(S) <= most, |x| <= x and |x_i' S^+ x_test| <= reach.
+    """Theorem 4.1 for at most `examples` pairs, lmax(S) <= most, |x| <= x and |x_i' M_t x_test| <= reach.
 
+    The last must hold at every step t that is read; as t grows M_t comes to the pseudo-inverse of S.
     alpha is 1 / most^2 unless given.
     """
     real("most", most, above=0)

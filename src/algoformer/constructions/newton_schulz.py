@@ -28,7 +28,7 @@ Start = Literal["S", "I"]
 
 
 def matrix_inverse(d: int, *, alpha: float, steps: int) -> Program:
-    """Lemma 4.1: the rows of A are d examples, X_0 = alpha A', and the answer is query' X y."""
+    """Lemma 4.1: the rows of A are d examples at most, X_0 = alpha A', and the answer is query' X y."""
     z = Stream(x=d, a=d, eye=d, v=d, y=1, t=1, o=1)
     column: Fills = {"a": "x", "eye": Unit(d), "y": "y", "t": Spread()}
     return Program(
@@ -36,6 +36,7 @@ def matrix_inverse(d: int, *, alpha: float, steps: int) -> Program:
         stream=z,
         encoder=Encoder((Group("columns", "examples", column),)),
         pre=[product(z.x, z.a, z.eye, z.eye, scale=alpha)],
+        examples=d,
         loop=[product(z.x, z.x, z.a, z.x, scale=-1.0), product(z.x, z.x, z.eye, z.eye)],
         post=[[product(z.v, z.x, z.y, z.eye[0])], [product(z.o, z.t, z.eye, z.v)]],
         read=z.o,

@@ -65,6 +65,10 @@ def load(folder: str | Path, functions: Mapping[str, Function] | None = None) ->
 
 def program_json(program: Program) -> dict[str, Any]:
     """A program as plain data."""
+    named: dict[str, Function] = {}
+    for i in program.instructions:
+        if isinstance(i, Table) and not _same(named.setdefault(i.name, i.function), i.function):
+            raise ValueError(f"tables of different functions must have different names; two are called {i.name!r}")
     data: dict[str, Any] = {f.name: getattr(program, f.name) for f in fields(program)}
     for section in ("pre", "loop", "post"):
         data[section] = [[_instruction(i) for i in layer] for layer in data[section]]

@@ -2,8 +2,8 @@
 
 Equidistributing sqrt|f''| makes every piece equally wrong, O(1/N^2) for N hinges, also where f'' is unbounded (a
 square root), where equal knots and the level sets of Giannou et al. 2024 are O(1/sqrt N) and O(1/N). A kink inside
-the interval is in no f'': there it is O(1/N); nor is a jump, where the error stays half of it, on a piece of width
-O(1/N).
+the interval is in no f'': there it is O(1/N); nor is a jump, where the error stays at least half of it, on a piece of
+width O(1/N).
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def hinges(function: Callable[[Tensor], Tensor], domain: tuple[float, float], co
     """
     t = _knots(function, domain, count)
     v = function(t)
+    if not bool(v.isfinite().all()):
+        raise ValueError(f"a table must be of a function that is finite on its domain {domain}; got {v.tolist()}")
     middle = (t[1:] + t[:-1]) / 2
     excess = (v[1:] + v[:-1]) / 2 - function(middle)  # of the chord over the function, one sign a piece
     near = torch.cat([excess[:1], excess, excess[-1:]])
@@ -68,7 +70,7 @@ def _knots(function: Callable[[Tensor], Tensor], domain: tuple[float, float], co
         x = graded(s).requires_grad_()
         second = _derivative(_derivative(function(x), x), x)
     cells = graded(edges)
-    density = second.detach().abs().sqrt() + 1e-9
+    density = second.detach().abs().sqrt().nan_to_num(0.0, 0.0, 0.0) + 1e-9  # of a grid that rounds onto an end
     mass = torch.cat([density.new_zeros(1), (density * (cells[1:] - cells[:-1])).cumsum(0)])
     wanted = torch.linspace(0, 1, count, dtype=torch.float64) * mass[-1]
     at = torch.searchsorted(mass, wanted).clamp(1, _GRID)
