@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 import algoformer
 from algoformer import training, zoo
-from algoformer.cli import _print_table, app
+from algoformer.cli import app
+from algoformer.terminal import print_table
 
 
 def run(*arguments: str):
@@ -130,13 +131,22 @@ def test_show_prints_a_program_that_can_be_held_against_its_theorem():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "newtn"], "the construction must be one that there is; got 'newtn': did you mean newton"),
+        (
+            ["show", "newtn"],
+            "a construction or a model that is shipped must be one that there is; got 'newtn': did you mean",
+        ),
+        (["show", "linear-regresion-d20"], "got 'linear-regresion-d20': did you mean linear-regression-d20"),
+        (["train", "gatmiry"], "a field must be given as --part.name value, and a recipe as --preset; got 'gatmiry'"),
+        (["train", "--steps", "400"], "task. or train.; got 'steps' (did you mean train.steps?)"),
         (["show", "newton", "--attention", "hard"], "attention must be one of 'linear', 'relu', 'softmax'; got 'hard'"),
         (["show", "newton", "--attention", "linear"], "does not lower to linear attention"),
         (["train", "--preset", "algofomer", "--dry-run"], "did you mean algoformer?"),
         (["train", "--dry-run", "--train.stepz", "5"], "did you mean train.steps?"),
         (["train", "--dry-run", "--train.steps"], "--train.steps must have a value; got none"),
-        (["train", "--dry-run", "steps"], "a field must be given as --part.name value; got 'steps'"),
+        (
+            ["train", "--dry-run", "steps"],
+            "a field must be given as --part.name value, and a recipe as --preset; got 'steps'",
+        ),
         (["evaluate", "nowhere"], f"the model must be a folder or one of {', '.join(zoo.NAMES)}; got 'nowhere'"),
         (["evaluate", str(Path(__file__).parent)], "tests must hold a config.json"),
         (["evaluate", "nowhere", "--prompts", "0"], "prompts must be at least 1; got 0"),
@@ -385,10 +395,35 @@ def test_nothing_of_a_table_is_cut(monkeypatch, capsys, width):
 
 def printed(monkeypatch, capsys, width, columns, row):
     monkeypatch.setenv("COLUMNS", str(width))
-    _print_table("Claims", columns, [row])
+    print_table("Claims", columns, [row])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
     return lines
+
+
+def test_a_report_of_a_folder_without_results_is_refused_and_says_where_there_are_some(tmp_path):
+    assert (
+        run("reproduce", "fu2024_rates", "--preset", "smoke", "--seeds", "1", "--out", str(tmp_path / "mine")).exit_code
+        == 0
+    )
+    page = tmp_path / "page.md"
+    page.write_text("kept")
+    result = run("report", "--results", str(tmp_path), "--out", str(tmp_path / "x.html"), "--docs", str(page))
+    assert result.exit_code == 2 and f"has none; there are some in {tmp_path / 'mine'}" in " ".join(
+        result.stderr.split()
+    )
+    assert page.read_text() == "kept" and not (tmp_path / "x.html").exists()
+
+
+def test_claims_of_ours_are_told_as_ours(tmp_path):
+    run("reproduce", "fu2024_rates", "--preset", "smoke", "--seeds", "1", "--out", str(tmp_path))
+    told = " ".join(run("report", "--results", str(tmp_path), "--out", str(tmp_path / "x.html")).stdout.split())
+    assert "ours: started from a multiple of I" in told and "fu2024_rates gradient descent's steps" in told
+
+
+def test_claims_are_verified_by_name():
+    for arguments in (["fu.rates"], ["--claim", "fu.rates"]):
+        assert run("verify", *arguments).stdout.startswith("fu.rates: holds")
 
 
 def test_a_refused_reproduction_leaves_no_folder(tmp_path):

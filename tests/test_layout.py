@@ -22,7 +22,7 @@ FLOORS = [
     ["estimators", "zoo"],
     ["claims", "experiments", "bench"],
     ["report"],
-    ["demo"],
+    ["demo", "terminal"],
     ["cli"],
     ["__main__"],
 ]

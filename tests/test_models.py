@@ -552,6 +552,34 @@ def test_a_model_goes_to_the_hub_and_comes_back_whole(tmp_path, monkeypatch):
         AlgoFormer.from_pretrained(hub.folder)
 
 
+def test_a_saved_model_can_be_read_by_others_and_says_what_it_is(tmp_path):
+    AlgoFormer(AlgoFormerConfig(**SMALL)).save_pretrained(tmp_path)
+    modes = {(tmp_path / name).stat().st_mode & 0o777 for name in ("model.safetensors", "config.json")}
+    assert len(modes) == 1
+    card = (tmp_path / "README.md").read_text()
+    assert "# AlgoFormer + injection" in card and "pushed" not in card
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"model\.safetensors must be a file that can be read; No such file"):
+        AlgoFormer.from_pretrained(tmp_path)
+
+
+def test_a_model_of_ones_own_must_say_of_which_class_its_config_is():
+    class Mine(Model):
+        def __init__(self, config):
+            super().__init__(config)
+
+        steps, variant = 0, "mine"
+
+        def init(self, p): ...
+
+        def step(self, p, s, t): ...
+
+        def read(self, p, s): ...
+
+    with pytest.raises(TypeError, match="Mine must say of which class its config is, as in `config: MyConfig`"):
+        Mine(AlgoFormerConfig(**SMALL))
+
+
 def test_an_lstm_without_tokens_answers_nothing():
     model = LSTM(LSTMConfig(features=4, width=8, layers=2))
     assert model.trace(Dense(torch.zeros(2, 0, 4), torch.zeros(2, 0, 1))).shape == (3, 2, 0, 1)

@@ -97,13 +97,20 @@ def test_broken_files_and_other_revisions_are_named_and_left_out(results, tmp_pa
     assert len(found.shown[1].runs) == 2
 
 
-def test_an_empty_folder_makes_a_page_that_says_so(tmp_path):
+def test_a_page_says_what_is_not_run_and_is_not_made_of_nothing(results, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(results / "fu2024_rates", copy / "fu2024_rates")
+    found = build(copy, tmp_path / "index.html")
+    assert found.ok and {row["experiment"] for row in found.rows} == {"fu2024_rates"}
+    assert found.page.read_text().count("○ not run<") == len(EXPERIMENTS) - 1
     (tmp_path / "empty").mkdir()
-    found = build(tmp_path / "empty", tmp_path / "index.html")
-    assert found.ok and found.rows == []
-    assert found.page.read_text().count("○ not run<") == len(EXPERIMENTS)
-    for wrong in (tmp_path / "none", found.page):
-        with pytest.raises(ValueError, match="results must be a folder of results; got "):
+    for wrong, said in (
+        (tmp_path / "none", "results must be a folder of results; got "),
+        (found.page, "results must be a folder of results; got "),
+        (tmp_path / "empty", "results must be a folder with results of `algoformer reproduce`; .*empty has none$"),
+        (tmp_path, "has none; there are some in .*copy"),
+    ):
+        with pytest.raises(ValueError, match=said):
             build(wrong, tmp_path / "other.html")
     assert not (tmp_path / "other.html").exists()
 
@@ -169,8 +176,8 @@ def test_the_page_of_the_docs_is_that_of_the_results(tmp_path):
     found = Report(tmp_path, large, broken)
     assert found.ok and found.rows
     page = (root / "docs" / "results.md").read_text()
-    assert page == markdown(root / "results"), "run: algoformer report --docs docs/results.md"
-    assert (root / "docs" / "runs.md").read_text() == ledger(root / "results")
+    same = page == markdown(root / "results") and (root / "docs" / "runs.md").read_text() == ledger(root / "results")
+    assert same, "the pages must be those of results/: run algoformer report --docs docs/results.md"
     for row in found.rows:
         assert row["claim"].replace("|", "\\|") in page
     counts_and_lists([row["verdict"] for row in found.rows if row["source"] != "ours"], page)

@@ -969,16 +969,25 @@ def test_two_processes_are_one(tmp_path):
 # Progress
 
 
-def test_a_bar_shows_loss_size_and_speed_on_standard_error(capsys):
+def test_a_bar_shows_loss_size_and_speed_on_standard_error(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a terminal
     with Bar() as bar:
         train(
             tiny(), TASK, TrainConfig(steps=4, batch=4, log_every=2, dims=Ramp(start=2, stop=3, every=2)), progress=bar
         )
         line = bar.display.tasks[0]
         assert line.completed == line.total == 4
-        assert line.fields["size"] == "dims 3 loops 3" and float(line.fields["loss"]) > 0
+        assert re.fullmatch(r"loss \d\S*  dims 3 loops 3  \S+ steps/s", line.fields["told"])
     shown = capsys.readouterr()
     assert shown.out == "" and "4/4" in shown.err
+
+
+def test_where_no_terminal_draws_the_bar_there_is_a_line_now_and_then(capsys, monkeypatch):
+    monkeypatch.setattr("algoformer.training.progress.QUIET", -1)
+    with Bar(4) as bar:
+        train(tiny(), TASK, TrainConfig(steps=4, batch=4, log_every=2), progress=bar)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" steps, loss ")[0] for line in lines] == ["algoformer: 2 of 4", "algoformer: 4 of 4"]
 
 
 def test_tensorboard_gets_the_numbers_of_the_log(tmp_path):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from inspect import isabstract
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -20,13 +17,8 @@ from typer.core import TyperGroup
 import algoformer
 from algoformer.checks import known, one_of, whole
 from algoformer.files import file_at, folder_at
+from algoformer.terminal import console, print_json, print_path, print_table, progress
 from algoformer.zoo import HOME, NAMES, TRANSLATORS
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-
-QUIET = 20  # seconds between two lines of progress where no terminal draws it
 
 
 class _Commands(TyperGroup):
@@ -110,9 +102,9 @@ def list_(
         one_of("the kind", kind, list(kinds))
     found = {name: entries() for name, entries in kinds.items() if kind in (None, name)}
     if as_json:
-        return _print_json(found)
+        return print_json(found)
     for name, entries in found.items():
-        _print_table(name, ["name", "what it is"], [list(entry) for entry in entries.items()])
+        print_table(name, ["name", "what it is"], [list(entry) for entry in entries.items()])
 
 
 @app.command()
@@ -139,7 +131,7 @@ def show(
             if value is not None:
                 raise ValueError(f"{option} must be left out for {name}, which was trained, not compiled; got {value}")
         return print((HOME / name / "README.md").read_text(encoding="utf-8").rstrip())
-    found = CATALOGUE[known("the construction", name, CATALOGUE)]
+    found = CATALOGUE[known("a construction or a model that is shipped", name, [*CATALOGUE, *NAMES])]
     if attention is not None:
         one_of("attention", attention, ("linear", "relu", "softmax"))
     for option, value, kind in (("heads", heads, "softmax"), ("masked", masked, "linear")):
@@ -186,32 +178,32 @@ def train(
             folder_at(name, place)
     training.device_named(device)
     if dry_run:
-        return _print_json(training.describe(recipe))
+        return print_json(training.describe(recipe))
     first = not int(os.environ.get("RANK", "0"))  # of several processes, which speaks for all
     if folder is None and first:
         print("algoformer: the model is not kept without --folder", file=sys.stderr)
     if isinstance(recipe.task, Parallel) and first:
         print(f"algoformer: {recipe.task.account}", file=sys.stderr)
-    with training.processes(device) as where, training.Bar() as bar:
+    with training.processes(device) as where, training.Bar(recipe.train.steps) as bar:
         writer = training.TensorBoard(tensorboard) if tensorboard is not None and first else None
 
-        def progress(p: training.Progress) -> None:
+        def tell(p: training.Progress) -> None:
             bar(p)
             if writer is not None:
                 writer(p)
 
         model = model_of(recipe.model, torch.Generator().manual_seed(recipe.train.seed)).to(where)
-        result = training.train(model, recipe.task, recipe.train, folder, progress=progress)
+        result = training.train(model, recipe.task, recipe.train, folder, progress=tell)
     if not first:
         return
     if as_json:
-        return _print_json(asdict(result))
+        return print_json(asdict(result))
     stuck = " It was not at full size by half of its steps: stuck." if result.stuck else ""
-    _console().print(
+    console().print(
         f"{result.variant}: loss {result.loss:.4g} after {result.step} steps, {result.seconds:.0f} s.{stuck}"
     )
     if folder is not None:
-        _print_path("Log, checkpoints and model:", folder)
+        print_path("Log, checkpoints and model:", folder)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -266,19 +258,19 @@ def evaluate(
             raise ValueError(f"{option} must be left out for a model of numbers; got {value}")
     model = training.load(folder).float() if own else zoo.pretrained(checkpoint)
     options: dict[str, Any] = {"prompts": prompts, "seed": seed, "device": where}
-    found = training.evaluate(model.to(where), asked, steps=_numbers(steps), progress=_progress(), **options)
-    oracle = None if asked.oracle is None else training.evaluate(asked.oracle, asked, progress=_progress(), **options)
+    found = training.evaluate(model.to(where), asked, steps=_numbers(steps), progress=progress(), **options)
+    oracle = None if asked.oracle is None else training.evaluate(asked.oracle, asked, progress=progress(), **options)
     if as_json:
-        return _print_json({"model": asdict(found), "oracle": oracle and asdict(oracle)})
+        return print_json({"model": asdict(found), "oracle": oracle and asdict(oracle)})
     rows = [
         [t, mean[-1] / found.zero, median[-1] / found.zero]
         for t, mean, median in zip(found.steps, found.mean, found.median, strict=True)
     ]
     title = f"{found.variant} on {prompts:,} prompts of {type(asked).__name__}"
-    _print_table(title, ["step", "error at the last position", "median"], rows)
-    _console().print("Errors are squared, over the zero predictor's.")
+    print_table(title, ["step", "error at the last position", "median"], rows)
+    console().print("Errors are squared, over the zero predictor's.")
     if oracle is not None:
-        _console().print(f"The oracle's error: {oracle.last:.3g}")
+        console().print(f"The oracle's error: {oracle.last:.3g}")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -327,7 +319,8 @@ def dissect(
     model = training.load(folder).float() if own else zoo.pretrained(checkpoint)
     sample = _dense(asked).sample(prompts, torch.Generator().manual_seed(seed))
     prompt, target = sample.prompt.to(device=where), sample.target.to(where)
-    found = analysis.dissect(model.to(where).eval(), prompt, target, steps=_numbers(steps), first=first)
+    options: dict[str, Any] = {"steps": _numbers(steps), "first": first, "progress": progress()}
+    found = analysis.dissect(model.to(where).eval(), prompt, target, **options)
     if figure is not None:
         save(draw(found, trained=model.steps), figure)
     last = found.error.tolist()
@@ -344,11 +337,11 @@ def dissect(
             for name, m in found.matches.items()
         }
         named = [v.family for v in found.verdicts]
-        return _print_json({"steps": found.steps, "error": last, "matches": matches, "most_like": named})
+        return print_json({"steps": found.steps, "error": last, "matches": matches, "most_like": named})
     title = f"{model.variant} on {prompts:,} prompts of {type(asked).__name__}"
     rows = [[t, e, *row] for t, e, row in zip(found.steps, last, found.rows(), strict=True)]
-    _print_table(title, ["step", "error", *found.matches, "most like"], rows)
-    _console().print(
+    print_table(title, ["step", "error", *found.matches, "most like"], rows)
+    console().print(
         "Errors are squared, at the last position, over the zero predictor's. Beside each step of the model stands the "
         "step of every algorithm whose errors are most like its (≥: the last that was tried), chosen on half of the "
         "prompts, and in brackets how alike they are on the others; zero answers 0. Newton's iteration starts at a "
@@ -356,7 +349,7 @@ def dissect(
         "is named where its lead is more than chance."
     )
     if figure is not None:
-        _print_path("The figure:", figure)
+        print_path("The figure:", figure)
 
 
 @app.command()
@@ -386,27 +379,32 @@ def translate(
         print(f"algoformer: {cut} of {len(given)} sources are longer than {most}, and cut there", file=sys.stderr)
     found = translator(given, width=beam, steps=steps) if given else []
     if as_json:
-        return _print_json([{"source": a, "translation": b} for a, b in zip(given, found, strict=True)])
+        return print_json([{"source": a, "translation": b} for a, b in zip(given, found, strict=True)])
     for line in found:
         print(line)
 
 
 @app.command()
 def verify(
-    claim: Annotated[list[str] | None, typer.Option(help="One claim with its derivation; may be given again.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[claims]...", help="These alone, with their derivations; see `algoformer list claims`."
+        ),
+    ] = None,
+    claim: Annotated[list[str] | None, typer.Option(help="The same; may be given again.")] = None,
     as_json: Json = False,
 ) -> None:
-    """The ledger: every claim of the papers, measured and judged. Exit code 1 if a verdict is not the one on record."""
+    """The ledger: the papers' claims, measured and judged. Exit code 1 if a verdict is not the one on record."""
     from collections import Counter
 
     from algoformer import claims
 
-    for name in claim or ():
-        known("a claim", name, claims.claims())
-    rows = claims.verify(claim or None, _progress())
+    chosen = [known("a claim", name, claims.claims()) for name in (*(names or ()), *(claim or ()))]
+    rows = claims.verify(chosen or None, progress())
     if as_json:
-        _print_json([row.json() for row in rows])
-    elif claim:
+        print_json([row.json() for row in rows])
+    elif chosen:
         for row in rows:
             print(f"{row.id}: {row.label}\n{row.source}\n\n{row.statement}\n\n{row.derivation}\n")
             for name, value in row.evidence.numbers.items():
@@ -417,9 +415,9 @@ def verify(
         lines = [
             [r.id, r.source, str(r.evidence.kind), r.label, "" if r.agrees else str(r.recorded or "none")] for r in rows
         ]
-        _print_table("The ledger", columns, lines)
+        print_table("The ledger", columns, lines)
         counts = Counter(r.label for r in rows)
-        _console().print(f"{len(rows)} claims: {', '.join(f'{n} {label}' for label, n in counts.most_common())}.")
+        console().print(f"{len(rows)} claims: {', '.join(f'{n} {label}' for label, n in counts.most_common())}.")
     if not all(row.agrees for row in rows):
         print("algoformer: a verdict differs from the one on record", file=sys.stderr)
         raise typer.Exit(1)
@@ -471,10 +469,10 @@ def reproduce(
     with packing or nullcontext():
         found = carry_out(
             names or [], preset=preset, seeds=seeds, device=device, jobs=jobs, on=on, minutes=minutes, more=more,
-            out=out, progress=_progress(),
+            out=out, progress=progress(),
         )  # fmt: skip
     if as_json:
-        _print_json(
+        print_json(
             {"runs": [asdict(o) for o in found.outcomes], "broken": {str(k): v for k, v in found.broken.items()}}
         )
     else:
@@ -482,13 +480,13 @@ def reproduce(
         rows = [
             [o.experiment, o.seed, o.status, told.get(o.status, o.message.partition("\n")[0])] for o in found.outcomes
         ]
-        _print_table("Runs", ["experiment", "seed", "outcome", ""], rows)
+        print_table("Runs", ["experiment", "seed", "outcome", ""], rows)
         for o in found.outcomes:
             if o.status == "failed":
                 print(f"algoformer: {o.experiment}, seed {o.seed}: {o.message}", file=sys.stderr)
         if any(o.status in ("made", "kept") for o in found.outcomes):
             elsewhere = "" if out == Path("results") else f" --results {out}"
-            _console().print(f"`algoformer report{elsewhere}` makes a page of the largest preset that each has.")
+            console().print(f"`algoformer report{elsewhere}` writes a page, of each experiment its largest preset.")
     for left in packing.made.left if packing else ():
         print(f"algoformer: no room for {left}", file=sys.stderr)
     _leave(found.ok, found.broken)
@@ -507,7 +505,7 @@ def unpack(
 
     if not folder.is_dir():
         raise ValueError(f"the folder must be one that `reproduce --pack` wrote; got {folder}")
-    _print_path(f"{len(put(folder, folder_at('out', out)))} files are in", out)
+    print_path(f"{len(put(folder, folder_at('out', out)))} files are in", out)
 
 
 @app.command()
@@ -531,11 +529,12 @@ def report(
     if docs is not None:
         write(results, docs)
     if as_json:
-        _print_json(found.rows)
+        print_json(found.rows)
     else:
         columns = ["experiment", "claim", "verdict", "scale"]
-        _print_table("Claims", columns, [[row[name] for name in columns] for row in found.rows])
-        _print_path("The page:", found.page)
+        ours = [row | {"claim": f"ours: {row['claim']}"} if row["source"] == "ours" else row for row in found.rows]
+        print_table("Claims", columns, [[row[name] for name in columns] for row in ours])
+        print_path("The page:", found.page)
     _leave(found.ok, found.broken)
 
 
@@ -548,12 +547,12 @@ def demo(
     """The tour in small: race, build, train, translate, verify; a page with pictures. Two minutes on two cores."""
     from algoformer.demo import run
 
-    result = run(out, seed=seed, progress=_progress())
+    result = run(out, seed=seed, progress=progress())
     if as_json:
-        return _print_json(result.numbers)
+        return print_json(result.numbers)
     for chapter in result.chapters:
-        _print_table(chapter.title, chapter.columns, chapter.rows)
-    _print_path("The page with the pictures:", result.page)
+        print_table(chapter.title, chapter.columns, chapter.rows)
+    print_path("The page with the pictures:", result.page)
 
 
 @app.command()
@@ -578,15 +577,16 @@ def bench(
     if gpu:
         device_named("cuda")
     tables = []
-    for name, run in runs.items():
+    for i, (name, run) in enumerate(runs.items()):
+        print(f"algoformer: benchmark {i + 1} of {len(runs)}, {name}", file=sys.stderr)
         for table in run(**({"gpu": True} if gpu and name == "train" else {})):
             tables.append(asdict(table))
             if not as_json:
-                _print_table(table.title, table.columns, table.rows)
+                print_table(table.title, table.columns, table.rows)
                 for note in table.notes:
-                    _console().print(note, style="dim")
+                    console().print(note, style="dim")
     if as_json:
-        _print_json({"tables": tables, "provenance": provenance()})
+        print_json({"tables": tables, "provenance": provenance()})
 
 
 def _is_folder(what: str, given: str, shipped: Sequence[str]) -> bool:
@@ -656,16 +656,16 @@ def _evaluate_text(
     last = found.steps[-1]
     read = training.quality(translator, some, width=beam, steps=last)
     if as_json:
-        return _print_json({"split": split, "entropy": asdict(found), "quality": {"steps": last, **asdict(read)}})
+        return print_json({"split": split, "entropy": asdict(found), "quality": {"steps": last, **asdict(read)}})
     rows = [list(row) for row in zip(found.steps, found.per_token, found.per_word, strict=True)]
     title = f"{found.variant} on {found.pairs} pairs of {split}: cross-entropy in nats"
-    _print_table(title, ["step", "per token", "per word"], rows)
-    _console().print(
+    print_table(title, ["step", "per token", "per word"], rows)
+    console().print(
         f"After step {last}: BLEU {read.bleu:.2f}, chrF {read.chrf:.2f}, exact {read.exact:.1%}; {lines.empty} pairs "
         f"with an empty side were left out, {found.long} too long for the entropy, {read.cut} sources cut."
     )
     for signature in read.signatures:
-        _console().print(signature, style="dim")
+        console().print(signature, style="dim")
 
 
 def _leave(ok: bool, broken: dict[Path, str]) -> None:
@@ -750,7 +750,7 @@ def _fields(arguments: list[str]) -> dict[str, str]:
     while rest:
         name = rest.pop(0)
         if not name.startswith("--"):
-            raise ValueError(f"a field must be given as --part.name value; got {name!r}")
+            raise ValueError(f"a field must be given as --part.name value, and a recipe as --preset; got {name!r}")
         name, given, value = name[2:].partition("=")
         if not given:
             if not rest:
@@ -786,81 +786,3 @@ def _described(module: Any, wanted: Callable[[type], bool]) -> dict[str, str]:
         for name, v in found.items()
         if isinstance(v, type) and wanted(v) and not isabstract(v)
     }
-
-
-def _print_json(document: Any) -> None:
-    print(json.dumps(_finite(document), indent=2, allow_nan=False))
-
-
-def _finite(document: Any) -> Any:
-    """A document with null for numbers that JSON does not know."""
-    if isinstance(document, dict):
-        return {name: _finite(value) for name, value in document.items()}
-    if isinstance(document, list | tuple):
-        return [_finite(value) for value in document]
-    return None if isinstance(document, float) and not math.isfinite(document) else document
-
-
-def _print_path(words: str, path: Path) -> None:
-    from rich.text import Text
-
-    _console().print(words, Text(str(path), "bold"), soft_wrap=True)
-
-
-def _print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    from algoformer.report.page import show
-
-    console, all_cells = _console(), [[show(row[i]) for row in rows] for i in range(len(columns))]
-    uncut = [any(c) and not any(" " in cell.replace(" (", "(") for cell in c) for c in all_cells]  # names and numbers
-    parts = list(zip(columns, all_cells, uncut, strict=True))
-    natural = [max(map(len, [column, *cells])) for column, cells, _ in parts]
-    least = [max(map(len, [*column.split(), *cells])) if one else 4 for column, cells, one in parts]  # words fold
-    room = console.width - 3 * len(columns)
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, collapse_padding=True)
-    for i, (column, _, one) in enumerate(parts):
-        words = all(isinstance(row[i], str) and not row[i].strip("> ").isdigit() for row in rows)
-        narrow = one and sum(natural) > room
-        head = textwrap.fill(column, least[i], break_long_words=False) if narrow else column
-        kept = one and sum(least) <= room  # else everything may fold, and nothing is cut
-        table.add_column(head, justify="left" if words else "right", overflow="fold", no_wrap=kept)
-    for row in zip(*all_cells, strict=True):
-        table.add_row(*row)
-    console.print(table)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False, markup=False, emoji=False)  # names and paths as they are
-
-
-def _progress() -> Any:
-    """A callback (done, total, what) that draws a bar on standard error, or writes a line now and then into a file."""
-    import time
-
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=Console(stderr=True), transient=True,
-    )  # fmt: skip
-    line, quiet, told = bar.add_task("", total=None), not sys.stderr.isatty(), time.monotonic()
-
-    def report(done: int, total: int, what: str) -> None:
-        nonlocal told
-        if quiet:
-            if time.monotonic() - told > QUIET:
-                told = time.monotonic()
-                print(f"algoformer: {done} of {total}, {what}", file=sys.stderr)
-            return
-        if done == 0:
-            bar.start()
-        bar.update(line, completed=done, total=total, description=what)
-        if done == total:
-            bar.stop()
-
-    return report

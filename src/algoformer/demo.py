@@ -283,9 +283,11 @@ def _shipped(g: torch.Generator) -> Chapter:
         "An AlgoFormer that learned linear regression from 1.5 million prompts comes with the package: "
         '`algoformer.pretrained("linear-regression-d20")`. After each loop its errors are held against those of known '
         "algorithms, prefix by prefix (Fu et al. 2024). Steps are chosen on half of the prompts, likeness is reported "
-        "on the other half, and an algorithm is named only where its lead is more than chance.",
+        "on the other half, and an algorithm is named only where its lead is more than chance. I marks Newton's "
+        "iteration from a multiple of the identity, of which k steps are 2^k of gradient descent.",
         draw(found, trained=model.steps),
         "The error at 40 examples; the number of steps whose errors are most alike; and how far from alike they are. "
+        "Of Newton's iteration the start is drawn that is the match most often. "
         f"Dotted: the {model.steps} loops of training. 48 prompts.",
         ["loops", *(f"{name} (likeness)" for name in found.matches), "most like"],
         rows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Any
@@ -77,16 +77,24 @@ def dissect(
     families: Mapping[str, Sequence[Candidate]] = CLASSICS,
     first: int = 0,
     bootstrap: Bootstrap | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Dissection:
     """Hold the errors of a model after each of `steps` (None: each it takes) against those of families, in float64.
 
-    With `first` the answers before that position, which have fewer examples, do not count.
+    With `first` the answers before that position, which have fewer examples, do not count. `progress` hears how many of
+    the model and the families are done, and what comes next.
     """
     wanted = list(range(1, subject.horizon(subject.prepare(prompt)) + 1) if steps is None else steps)
     if not wanted:
         raise ValueError(f"steps must hold at least one number of steps; got none of {type(subject).__name__}")
     exactly, exact = prompt.to(dtype=torch.float64), target.double()
+    tell, of = progress or (lambda done, total, what: None), len(families) + 1
+    tell(0, of, type(subject).__name__)
     answers = readings(subject, prompt, wanted).double()
     options: dict[str, Any] = {"first": first, "bootstrap": bootstrap}
-    matches = {name: match(answers, family, exactly, exact, **options) for name, family in families.items()}
+    matches = {}
+    for i, (name, family) in enumerate(families.items(), 1):
+        tell(i, of, name)
+        matches[name] = match(answers, family, exactly, exact, **options)
+    tell(of, of, "done")
     return Dissection(exactly, exact, wanted, answers, families, matches, separate(matches, bootstrap))

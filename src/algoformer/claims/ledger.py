@@ -126,7 +126,7 @@ def page() -> str:
         "",
         "Statements of the papers that a computer can check, with numbers and a verdict each: all theorems, lemmas and",
         "propositions with such content, and sentences that say how much. `algoformer verify` measures all of it",
-        "again; `algoformer verify --claim ID` shows one row with its derivation.",
+        "again; `algoformer verify ID` shows one row with its derivation.",
         "",
         "*holds*: as printed. *holds where checked*: as printed, on random instances. *holds corrected*: not as",
         "printed, but after the correction given. *vacuous*: true, and says nothing at any size in reach. *fails*:",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +29,23 @@ def axes(width: float = 7.2, height: float = 4.0, columns: int = 1, rows: int = 
         return fig, list(fig.subplots(rows, columns, squeeze=False).flat)
 
 
+def panels(count: int, each: float = 3.8, height: float = 3.6, beside: float = 0.0) -> tuple[Figure, list[Any]]:
+    """An empty figure of so many panels, in two rows where there are more than three, with room for a key beside."""
+    rows = 1 if count <= 3 else 2
+    columns = -(-count // rows)
+    fig, found = axes(each * columns + beside, height * rows, columns, rows)
+    for spare in found[count:]:
+        spare.remove()
+    return fig, found[:count]
+
+
+def label_rows(found: Sequence[Any], text: str) -> None:
+    """What the y-axis says, at the first panel of every row."""
+    for ax in found:
+        if ax.get_subplotspec().is_first_col():
+            ax.set_ylabel(text)
+
+
 def counted(ax: Any) -> None:
     """A logarithmic x-axis of counts: 1, 2 and 5 of every decade, as whole numbers."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
@@ -40,6 +58,15 @@ def counted(ax: Any) -> None:
 def whole_numbers(ax: Any) -> None:
     """No tick of the x-axis between whole numbers."""
     ax.xaxis.get_major_locator().set_params(integer=True)
+
+
+def above(ax: Any, least: float) -> None:
+    """A y-axis that begins at `least` where lines go deeper: they leave the panel there."""
+    if ax.get_ylim()[0] < least:
+        ax.set_ylim(bottom=least)
+        ax.annotate(
+            f"below {least:g}: not drawn", (0.02, 0.02), xycoords="axes fraction", color=INK, fontsize=7, alpha=0.7
+        )
 
 
 def key(ax: Any, **where: Any) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from algoformer.analysis import readings
-from algoformer.experiments.drawing import COLOURS, axes, legend
+from algoformer.experiments.drawing import COLOURS, above, axes, legend
 from algoformer.experiments.experiment import Claim, Site, coded, stated
 from algoformer.experiments.layers import layer_answers
 from algoformer.experiments.softmax import SHORT, TINY, Softmax, stored
@@ -119,7 +119,8 @@ def plot(result: Result) -> Figure:
         COLOURS,
         strict=False,
     ):
-        ax.semilogy([max(v, 1e-12) for v in line], color=colour, label=name)
+        ax.semilogy(line, color=colour, label=name)
     ax.set(xlabel="layer or step", ylabel="error / zero predictor's", xlim=(0, max(len(result.newton), 12)))
+    above(ax, 1e-12)
     legend(fig, ax)
     return fig

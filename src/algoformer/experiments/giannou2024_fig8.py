@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from algoformer.experiments.drawing import COLOURS, axes, legend
+from algoformer.experiments.drawing import COLOURS, label_rows, legend, panels
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.lsa import MEDIUM, SMALL, TINY, Attention
 from algoformer.solvers import Newton
@@ -117,15 +117,15 @@ def beyond(result: Result, panel: str, source: str, newton: str) -> Claim:
 
 def plot(result: Result, start: str = "S") -> Figure:
     """One panel for each condition number and noise."""
-    fig, panels = axes(3.6 * len(result.attention) + 2.4, 3.8, columns=len(result.attention))
-    for ax, (name, line) in zip(panels, result.attention.items(), strict=True):
+    fig, found = panels(len(result.attention), beside=2.4)
+    for ax, (name, line) in zip(found, result.attention.items(), strict=True):
         ax.semilogy(result.layers, line, "o-", color=COLOURS[0], label="linear attention, mean")
         ax.semilogy(result.layers, result.median[name], "o:", color=COLOURS[0], label="linear attention, median")
         for (order, curve), colour in zip(result.newton[name].items(), COLOURS[1:], strict=False):
             ax.semilogy(range(1, len(curve) + 1), curve, color=colour, label=f"Newton of order {order}, from {start}")
         ax.set(title=name, xlabel="layers or steps", xticks=result.layers)
-    panels[0].set_ylabel("error / zero predictor's")
-    legend(fig, panels[0])
+    label_rows(found, "error / zero predictor's")
+    legend(fig, found[0])
     return fig
 
 

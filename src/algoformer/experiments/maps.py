@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from algoformer import analysis
-from algoformer.experiments.drawing import COLOURS, axes, heat, key
+from algoformer.experiments.drawing import COLOURS, heat, key, panels
 from algoformer.experiments.experiment import Claim, Site
 from algoformer.experiments.layers import Read
 from algoformer.prompt import Dense
@@ -156,8 +156,8 @@ def leads(result: Maps, source: str) -> Claim:
 def draw(result: Maps, *, null: str = "zero predictor", rows: str = "layer", first: int = 1) -> Figure:
     """A map for each family, with its matches, and how good they are beside the null; rows count from `first`."""
     count = len(result.similarity)
-    fig, panels = axes(4.2 * (count + 1), 4.0, columns=count + 1)
-    for ax, (name, grid) in zip(panels, result.similarity.items(), strict=False):
+    fig, found = panels(count + 1, each=4.6, height=4.0)
+    for ax, (name, grid) in zip(found, result.similarity.items(), strict=False):
         heat(ax, grid, label="similarity")
         steps = result.steps[name]
         shown = range(0, len(steps), max(len(steps) // 6, 1))
@@ -167,7 +167,7 @@ def draw(result: Maps, *, null: str = "zero predictor", rows: str = "layer", fir
         at = [steps.index(s) for s in result.best[name]]
         ax.plot(at, range(len(grid)), "o", color="white", markeredgecolor="#444444", markersize=5)
         ax.set(title=name, xlabel="steps (circles: the best match)", ylabel=rows)
-    last = panels[-1]
+    last = found[-1]
     for (name, line), colour in zip(result.best_similarity.items(), COLOURS, strict=False):
         last.plot(range(first, len(line) + first), line, color=colour, label=name)
     last.plot(range(first, len(result.null) + first), result.null, color="#888888", linestyle=":", label=null)

@@ -17,7 +17,7 @@ import torch
 from algoformer.experiments import ours_headline as headline
 from algoformer.experiments.answers import kept
 from algoformer.experiments.comparison import by_seed
-from algoformer.experiments.drawing import COLOURS, axes, legend, whole_numbers
+from algoformer.experiments.drawing import COLOURS, above, label_rows, legend, panels, whole_numbers
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.protocol import oracles, tested, watched, zeros
 from algoformer.experiments.softmax import stored
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 REVISION = 2
 SHADES = (COLOURS[4], COLOURS[1], COLOURS[5], COLOURS[0])  # short and long, of looped and AlgoFormer
-EXACT = 1e-7  # of the zero predictor's error: what is below is drawn there
+EXACT = 1e-7  # of the zero predictor's error: what is below is not drawn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,20 +131,21 @@ def plot(result: Result) -> Figure:
 def plot_all(results: Sequence[Result]) -> Figure:
     """The same of several seeds, a line for each."""
     first = results[0]
-    fig, panels = axes(3.4 * len(first.models) + 2.6, 3.8, columns=len(first.models))
+    fig, found = panels(len(first.models), beside=2.6)
     thin = {"linewidth": 1.8 if len(results) == 1 else 1.0}
-    for ax, (noise, lines) in zip(panels, first.models.items(), strict=True):
+    for ax, (noise, lines) in zip(found, first.models.items(), strict=True):
         for name, colour in zip(lines, SHADES, strict=True):
             for result in results:
                 label = name if result is first else None
                 ax.plot(result.models[noise][name], color=colour, label=label, **thin)
-        ax.plot([max(v, EXACT) for v in first.conjugate[noise]], "--", color="#888888", label="conjugate gradients")
+        ax.plot(first.conjugate[noise], "--", color="#888888", label="conjugate gradients")
         for name, error, style in (("least squares", first.exact, ":"), ("oracle", first.oracle, "-.")):
-            ax.axhline(max(error[noise], EXACT), linestyle=style, color="#888888", linewidth=1.2, label=name)
+            ax.axhline(error[noise], linestyle=style, color="#888888", linewidth=1.2, label=name)
         ax.set(xlabel="loops or steps", yscale="log", title=f"noise {noise}")
+        above(ax, EXACT)
         whole_numbers(ax)
-    panels[0].set_ylabel("error / zero predictor's")
-    legend(fig, panels[-1])
+    label_rows(found, "error / zero predictor's")
+    legend(fig, found[-1])
     return fig
 
 

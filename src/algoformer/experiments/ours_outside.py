@@ -15,7 +15,7 @@ import torch
 
 from algoformer.experiments import ours_headline as headline
 from algoformer.experiments.answers import kept
-from algoformer.experiments.drawing import COLOURS, axes, legend
+from algoformer.experiments.drawing import COLOURS, above, label_rows, legend, panels
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.protocol import oracles, tested, watched, zeros
 from algoformer.experiments.softmax import stored
@@ -118,15 +118,14 @@ def claims(result: Result) -> list[Claim]:
 
 def plot(result: Result) -> Figure:
     """A panel for each shift."""
-    fig, panels = axes(4.0 * len(result.errors) + 2, 3.8, columns=len(result.errors))
-    for ax, (shift, values) in zip(panels, result.errors.items(), strict=True):
+    fig, found = panels(len(result.errors), beside=1.8)
+    for ax, (shift, values) in zip(found, result.errors.items(), strict=True):
         order = sorted(values, key=float)
         for name, colour in zip((*NAMES, "oracle"), (*COLOURS[:3], "#888888"), strict=True):
             style = ":" if name == "oracle" else "o-"
-            ax.semilogy(
-                [float(v) for v in order], [max(values[v][name], 1e-7) for v in order], style, color=colour, label=name
-            )
+            ax.semilogy([float(v) for v in order], [values[v][name] for v in order], style, color=colour, label=name)
         ax.set(xlabel=shift)
-    panels[0].set_ylabel("error / zero predictor's")
-    legend(fig, panels[0])
+        above(ax, 1e-7)
+    label_rows(found, "error / zero predictor's")
+    legend(fig, found[0])
     return fig

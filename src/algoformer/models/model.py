@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
-from huggingface_hub import PyTorchModelHubMixin, constants, hf_hub_download
+from huggingface_hub import ModelCard, PyTorchModelHubMixin, constants, hf_hub_download
 from jaxtyping import Float, Int
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from algoformer.algorithm import Algorithm
 from algoformer.checks import flags, number, one_of
+from algoformer.files import replace_file
 from algoformer.models.blocks import BlockConfig, Stack
 from algoformer.models.tokens import Layout, interleaved, masked, paired, written
 from algoformer.prompt import Chains, Dense, Prompt, Series, Text
@@ -123,7 +124,12 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
 
     def _save_pretrained(self, save_directory: Path) -> None:
         weights = {name: v.detach().contiguous().clone() for name, v in self.state_dict().items()}  # of a vector, maybe
-        save_file(weights, save_directory / constants.SAFETENSORS_SINGLE_FILE, metadata={"format": "pt"})
+        replace_file(save_directory / constants.SAFETENSORS_SINGLE_FILE, save(weights, metadata={"format": "pt"}))
+
+    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+        """What the folder says of itself."""
+        told = f"A model of the Python package AlgoFormer: `{type(self).__name__}.from_pretrained(FOLDER)` reads it."
+        return ModelCard(f"---\nlibrary_name: algoformer\n---\n\n# {self.variant}\n\n{told}\n")
 
     @classmethod
     def from_pretrained(cls: type[M], pretrained_model_name_or_path: str | Path, **options: Any) -> M:
@@ -163,8 +169,10 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
             raise ValueError(f"{model_id} must hold a model of {cls.__name__}; its config.json names {named}")
         file = place(constants.SAFETENSORS_SINGLE_FILE)
         try:
-            weights = load_file(file)
-        except (SafetensorError, OSError) as error:
+            weights = load(Path(file).read_bytes())
+        except OSError as error:
+            raise ValueError(f"{file} must be a file that can be read; {error.strerror}") from error
+        except SafetensorError as error:
             raise ValueError(f"{file} must be a safetensors file; {error}") from error
         model = cls(config)
         load_weights(model, weights, file)
@@ -176,9 +184,9 @@ class Model(nn.Module, Algorithm[Any, Any], PyTorchModelHubMixin):
 def _config_of(kind: type[Model]) -> Any:
     """What the class of a model says its config is; of a string that is no name in its module, the string."""
     for parent in kind.__mro__:
-        if (wanted := inspect.get_annotations(parent).get("config")) is not None:
+        if (wanted := inspect.get_annotations(parent).get("config", Any)) is not Any:
             return getattr(sys.modules[parent.__module__], wanted, wanted) if isinstance(wanted, str) else wanted
-    raise TypeError(f"{kind.__name__} must say of which class its config is; it does not")
+    raise TypeError(f"{kind.__name__} must say of which class its config is, as in `config: MyConfig`; it does not")
 
 
 class Layered:

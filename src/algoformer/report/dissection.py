@@ -18,9 +18,9 @@ LEAST = 1e-16  # what is drawn of 0
 def draw(found: Dissection, trained: int | None = None) -> Figure:
     """The error beside each family's own, the nearest steps, and what is missing to likeness 1; dotted: `trained`.
 
-    Of a family the error is that of the candidate which most steps are most like.
-
-    A family with one number of steps to try, such as the zero predictor, is drawn where likeness is.
+    Of a family the error and the steps are those of the candidate which is the match most often. Triangles are matches
+    with the last step that was tried. A family with one number of steps to try, such as the zero predictor, is drawn
+    where likeness is.
     """
     fig, (errors, steps, likeness) = axes(11.5, 4.2, columns=3)
     race = range(max(found.steps) + 1)
@@ -28,14 +28,20 @@ def draw(found: Dissection, trained: int | None = None) -> Figure:
     errors.semilogy(found.steps, own.clamp(min=LEAST), "o-", color=COLOURS[0], ms=3, label="the model")
     colours = iter(COLOURS[1:])
     for name, match in found.matches.items():
-        lone = len({step for c in found.families[name] for step in c.steps}) == 1
+        tried = {step for c in found.families[name] for step in c.steps}
+        lone = len(tried) == 1
         colour = "#888888" if lone else next(colours, COLOURS[-1])
         if not lone:
             rival = max(match.algorithm, key=match.algorithm.count)
             run = range(min(max(race), rival.limit if rival.limit is not None else max(race)) + 1)
             trace = readings(rival, found.prompt, run)
             errors.semilogy(run, found.relative(trace).cpu().clamp(min=LEAST), color=colour)
-            steps.plot(found.steps, match.step, color=colour)
+            told = match.similarity.value.cpu().isfinite() & torch.tensor([a == rival for a in match.algorithm])
+            nearest = torch.tensor(match.step).where(told, torch.nan)
+            steps.plot(found.steps, nearest, ".-", color=colour, ms=4)
+            steps.plot(
+                found.steps, nearest.where(nearest == max(tried), torch.nan), "^", color=colour, mfc="none", ms=5
+            )
         band = match.similarity
         apart, most, least = ((1 - v.cpu()).clamp(min=LEAST) for v in (band.value, band.low, band.high))
         likeness.semilogy(found.steps, apart, color=colour, linestyle="--" if lone else "-", label=name)
@@ -46,7 +52,8 @@ def draw(found: Dissection, trained: int | None = None) -> Figure:
             ax.axvline(trained, color="#888888", linestyle=":")
     top = min(max(3.0, 1.5 * float(own.nan_to_num(torch.inf).max())), 1e3)
     errors.set(ylabel="error / zero predictor's", title="error at the last position", ylim=(1e-6, top))
-    steps.set(ylabel="steps of the other", title="the nearest step", yscale="symlog", ylim=(0, None))
+    steps.set(ylabel="steps of the other", title="the nearest step (triangles: the last tried)", yscale="symlog")
+    steps.set_ylim(0, 2 * steps.get_ylim()[1])
     likeness.set(ylabel="1 - cosine of errors", title="how far from alike")
     lines = [*errors.get_legend_handles_labels()[0], *likeness.get_legend_handles_labels()[0]]
     fig.legend(handles=lines, loc="outside lower center", ncols=len(lines), frameon=False, labelcolor=INK, fontsize=9)

@@ -108,6 +108,10 @@ def build(results: str | Path = "results", out: str | Path = "report/index.html"
     """Write the page of a folder of results."""
     target = file_at("out", out)
     found, other, broken = shown(results)
+    if not (found or other or broken):
+        within = sorted({p.parent.parent for p in Path(results).glob("*/*/*.json") if p.parent.name in EXPERIMENTS})
+        hint = f"; there are some in {', '.join(map(str, within))}" if within else ""
+        raise ValueError(f"results must be a folder with results of `algoformer reproduce`; {results} has none{hint}")
     sections = [_overview(found), *(_section(s) for s in found)]
     if broken or other:
         sections.append(_left_out(broken, other))

@@ -56,7 +56,10 @@ def _decode(value: Any, known: dict[str, type]) -> Any:
             raise ValueError(f"a tensor in a config must be float32 or float64; got {inner.get('dtype')!r}")
         return torch.tensor(inner["values"], dtype=dtypes[inner["dtype"]])
     if value["class"] not in known:
-        raise ValueError(f"a config must name a class of algoformer; got {value['class']!r}")
+        raise ValueError(
+            f"a config must name a class of algoformer; got {value['class']!r}. With a task or model of your own, ask "
+            "in Python: `training.evaluate(model, task)` of `training.load(folder)` or your model's `from_pretrained`"
+        )
     try:
         return known[value["class"]](**inner)
     except TypeError as error:

@@ -85,7 +85,9 @@ def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     for path, text in changes.items():
         part, _, name = path.partition(".")
         if part not in ("model", "task", "train"):
-            raise ValueError(f"a field must begin with model., task. or train.; got {path!r}")
+            owners = [p for p in ("model", "task", "train") if hasattr(getattr(recipe, p), part)]
+            hint = f" (did you mean {' or '.join(f'{p}.{path}' for p in owners)}?)" if owners else ""
+            raise ValueError(f"a field must begin with model., task. or train.; got {path!r}{hint}")
         owner = getattr(recipe, part)
         hints = typing.get_type_hints(type(owner), _names(type(owner)))
         known = [f.name for f in fields(owner)]

@@ -2,43 +2,57 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from algoformer.training.loop import Progress
 
+QUIET = 20  # seconds between two lines where no terminal draws the bar
+
 
 class Bar:
-    """Loss, size, steps a second and the time to go: `with Bar() as bar: train(..., progress=bar)`."""
+    """Loss, size, steps a second and the time to go: `with Bar(config.steps) as bar: train(..., progress=bar)`.
 
-    def __init__(self) -> None:
+    Where standard error is no terminal, a line now and then.
+    """
+
+    def __init__(self, steps: int | None = None) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Display
 
         self.display = Display(
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]}  {task.fields[size]}  {task.fields[rate]} steps/s"),
+            TextColumn("{task.fields[told]}"),
+            TimeElapsedColumn(),
+            TextColumn("to go"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
-        self.line: Any = None
+        self.line = self.display.add_task("", total=steps, told="the first steps")
+        self.drawn = self.display.console.is_terminal
+        self.last = time.monotonic()
 
     def __call__(self, p: Progress) -> None:
         size = " ".join(f"{name} {value}" for name, value in p.size._asdict().items() if value is not None)
-        fields: dict[str, Any] = {"loss": f"{p.loss:.4g}", "size": size, "rate": f"{p.rate:.1f}"}
-        if self.line is None:
-            self.line = self.display.add_task("", total=p.steps, **fields)
-        self.display.update(self.line, completed=p.step, **fields)
+        told = f"loss {p.loss:.4g}  {size}  {p.rate:.1f} steps/s"
+        self.display.update(self.line, completed=p.step, total=p.steps, told=told)
+        if not self.drawn and time.monotonic() - self.last > QUIET:
+            self.last = time.monotonic()
+            print(f"algoformer: {p.step:,} of {p.steps:,} steps, {told}, {p.eta / 60:.0f} min to go", file=sys.stderr)
 
     def __enter__(self) -> Bar:
-        self.display.start()
+        if self.drawn:
+            self.display.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.display.stop()
+        if self.drawn:
+            self.display.stop()
 
 
 class TensorBoard:
