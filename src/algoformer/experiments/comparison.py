@@ -248,6 +248,8 @@ def draw_all(results: Sequence[Race]) -> Figure:
             right.loglog([s * result.flops[name] for s in steps], shown, color=colour, label=by_flop, **thin)
     least = min(curve[i] for r in results for curves in r.errors.values() for curve in curves for i in known)
     left.set(xlabel="examples seen", ylabel="squared error before noise", yscale="log")
+    if len(first.zero) > 1:
+        left.set_title("a line for each state, paler the later", fontsize=9)
     left.set_ylim(max(least, LEAST) / 2, 2 * max(map(max, first.zero)))
     whole_numbers(left)
     middle.set(xlabel="steps", ylabel="excess over the oracle / zero predictor's")

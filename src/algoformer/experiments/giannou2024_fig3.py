@@ -220,7 +220,7 @@ def plot(result: Result) -> Figure:
         if layers == max(result.layers) and result.masked_error < ABLE:
             ax.plot(result.values, result.masked, "--", color=COLOURS[5], label="query hidden from the keys")
         for (order, lines), colour in zip(result.newton.items(), COLOURS[1:], strict=False):
-            ax.plot(result.values, lines[column], color=colour, label=f"Newton of order {order}")
+            ax.plot(result.values, lines[column], color=colour, label=f"Newton of order {order}, from S")
             ax.plot(result.values, result.sooner[order][column], ":", color=colour, label=f"order {order}, from I")
         highest = 1.5 * max(abs(y) for v, y in zip(result.values, result.truth, strict=True) if abs(v) <= reach)
         ax.set(xlim=(-reach, reach), ylim=(-highest, highest))
@@ -243,7 +243,7 @@ def knob(result: Result) -> Knob:
         label="layers or steps",
         values=result.layers,
         x=result.values,
-        lines=lines | {f"Newton of order {order}": rows for order, rows in result.newton.items()},
+        lines=lines | {f"Newton of order {order}, from S": rows for order, rows in result.newton.items()},
         xlabel="first coordinate of the query",
         ylabel="output",
         caption="With depth the outputs turn towards the linear function, inside the range of training at least.",

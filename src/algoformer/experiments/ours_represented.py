@@ -15,7 +15,7 @@ from torch import Tensor
 
 from algoformer.experiments.answers import kept
 from algoformer.experiments.comparison import Comparison, above, by_seed, race
-from algoformer.experiments.drawing import COLOURS, axes, key
+from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.protocol import watched
 from algoformer.experiments.softmax import COMPARED, TINY, stored
@@ -124,7 +124,7 @@ def plot(result: Result) -> Figure:
 
 def plot_all(results: Sequence[Result]) -> Figure:
     """The same of several seeds, a line for each."""
-    fig, panels = axes(11.0, 4.0, columns=len(PROBLEMS))
+    fig, panels = axes(12.6, 4.0, columns=len(PROBLEMS))
     thin = {"linewidth": 1.8 if len(results) == 1 else 1.0}
     for ax, problem in zip(panels, PROBLEMS, strict=True):
         first = results[0]
@@ -135,8 +135,8 @@ def plot_all(results: Sequence[Result]) -> Figure:
                 label = name if result is first else None
                 ax.plot(passed, result.model[problem][name], "o-", color=colour, ms=3, label=label, **thin)
         ax.set(xlabel="layers passed, a loop counted each time (dashed: untrained)", title=problem, ylim=(0.0, 1.02))
-        key(ax, loc="lower right")
     panels[0].set_ylabel("R² of linear probes for phi")
+    legend(fig, panels[0])
     return fig
 
 

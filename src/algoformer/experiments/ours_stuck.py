@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from algoformer.experiments.drawing import COLOURS, axes
+from algoformer.experiments.drawing import COLOURS, axes, key
 from algoformer.experiments.experiment import ABLE, Claim, Site, assumed, excess, stated
 from algoformer.experiments.protocol import oracles, zeros
 from algoformer.experiments.softmax import TINY, Softmax, stored
@@ -98,7 +98,8 @@ def plot(result: Result) -> Figure:
     for i, (line, colour) in enumerate(zip(result.excess.values(), COLOURS, strict=False)):
         places = [i + 0.04 * (j - len(line) / 2) for j in range(len(line))]
         ax.semilogy(places, [max(e, 1e-6) for e in line], "o", color=colour)
-    ax.axhline(ABLE, color="#888888", linestyle=":")
+    ax.axhline(ABLE, color="#888888", linestyle=":", label="a model below it has learned")
+    key(ax)
     ax.set_xticks(range(len(result.excess)), list(result.excess))
     ax.set(ylabel="excess over the oracle / zero predictor's", xlim=(-0.5, len(result.excess) - 0.5))
     return fig

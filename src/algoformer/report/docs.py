@@ -219,10 +219,10 @@ def _ledger(runs: Sequence[Entry]) -> Iterable[str]:
         f"several runs shared a device. Written by `{COMMAND}`.\n"
     )
     yield table(
-        ("begun", "experiment", "preset", "seed", "purpose", "config", "steps", "minutes", "device", "outcome"),
+        ("begun", "experiment", "purpose", "outcome", "steps", "minutes", "preset", "seed", "device", "config"),
         (
-            (e.at[:16].replace("T", " "), f"`{e.experiment}`", e.preset, str(e.seed), e.purpose,
-             f"`{e.key or e.config}`", _steps(e), _minutes(e), e.device, e.outcome)
+            (e.at[:16].replace("T", " "), f"`{e.experiment}`", e.purpose, e.outcome, _steps(e), _minutes(e), e.preset,
+             str(e.seed), e.device, f"`{e.key or e.config}`")
             for e in runs
         ),
     )  # fmt: skip
