@@ -251,7 +251,7 @@ def test_runs_of_several_machines_stand_in_the_order_of_their_beginning_and_kill
         pass
     append(tmp_path / "runs.jsonl", json.dumps(there).encode() + b"\n")
     assert [e.purpose for e in entries(tmp_path / "runs.jsonl")] == ["on", "here"]
-    assert "| on | `k` | 2,000 to ? of 3,000 | ? | d | killed |" in ledger_page(tmp_path)
+    assert "| on | killed | 2,000 to ? of 3,000 | ? | gpu | 0 | d | `k` |" in ledger_page(tmp_path)
 
 
 def test_a_ledger_with_a_torn_line_names_it(tmp_path):
