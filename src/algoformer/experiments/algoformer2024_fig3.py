@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from algoformer.experiments.drawing import COLOURS, axes, key
+from algoformer.experiments.drawing import COLOURS, axes, key, one_scale
 from algoformer.experiments.experiment import Claim, Site, assumed
 from algoformer.experiments.protocol import zeros
 from algoformer.experiments.softmax import COMPARED, TINY, Softmax, stored
@@ -117,6 +117,7 @@ def plot(result: Result) -> Figure:
     """Error against loops, a panel for each T."""
     depths = sorted({p[0] for p in result.pairs})
     fig, panels = axes(4.0 * len(depths) + 2, 3.9, columns=len(depths))
+    one_scale(panels)
     colours = dict(zip(sorted({p[1] for p in result.pairs}), COLOURS, strict=False))
     for ax, depth in zip(panels, depths, strict=True):
         for (t, window), line in zip(result.pairs, result.errors, strict=True):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from algoformer.experiments.drawing import COLOURS, axes, key
+from algoformer.experiments.drawing import COLOURS, axes, key, one_scale
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.protocol import zeros
 from algoformer.experiments.softmax import COMPARED, TINY, Softmax, stored
@@ -151,7 +151,9 @@ def plot(result: Result) -> Figure:
     left.plot(layers, result.by_layers, "o-", color=COLOURS[0], label="AlgoFormer: a third each in pre, loop, post")
     left.plot(result.flats, result.standard, "o-", color=COLOURS[1], label="standard")
     left.set(xlabel="layers in all", ylabel="error / zero predictor's", xticks=sorted({*layers, *result.flats}))
+    left.set_ylim(bottom=0)
     key(left)
+    one_scale((left, right))
     right.plot(result.heads, result.by_heads, "o-", color=COLOURS[0])
     right.set(xlabel="heads, with 3 layers in all", xticks=result.heads)
     return fig

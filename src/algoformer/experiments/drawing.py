@@ -69,6 +69,12 @@ def above(ax: Any, least: float) -> None:
         )
 
 
+def one_scale(found: Sequence[Any]) -> None:
+    """The same y-axis in every panel, so that heights can be compared across them."""
+    for other in found[1:]:
+        other.sharey(found[0])
+
+
 def key(ax: Any, **where: Any) -> None:
     """The key of one panel, within it."""
     ax.legend(frameon=False, labelcolor=INK, fontsize=8, **where)
