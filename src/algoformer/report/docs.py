@@ -157,7 +157,7 @@ def _agreement(claims: Sequence[Told]) -> Iterable[str]:
 def _disagreement(claims: Sequence[Told]) -> Iterable[str]:
     yield "## Where a claim does not hold\n"
     rows = [
-        (_figure(s), j.text, measured(j), str(len(s.runs)), s.scale, reason(s.name))
+        (_figure(s), j.text, measured(j), str(len(s.runs)), s.told, reason(s.name))
         for _, s, j in claims
         if _kind(j) in FAILED
     ]

@@ -68,6 +68,11 @@ class Shown:
         """Is it about models at the papers' scale, trained for it or kept from another experiment?"""
         return self.scale in ("gpu", "paper") or not getattr(self.runs[0].config, "train", True)
 
+    @property
+    def told(self) -> str:
+        """Its scale, and whether its models were trained at a larger one."""
+        return f"{self.scale}, kept models" if self.large and self.scale == "cpu" else self.scale
+
 
 @dataclass(frozen=True)
 class Report:
@@ -269,7 +274,7 @@ def measured(j: Judgement) -> str:
 def _scale(s: Shown) -> str:
     runs = "1 run" if len(s.runs) == 1 else f"{len(s.runs)} runs"
     steps = scale_of(s.runs[0].config) if s.large else ""
-    return ", ".join(part for part in (s.scale, steps, runs) if part)
+    return ", ".join(part for part in (s.told, steps, runs) if part)
 
 
 def numbers(s: Shown) -> tuple[list[str], list[list[str]]] | None:
