@@ -10,21 +10,37 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 
 
-def blocks(page: Path) -> list[tuple[int, str]]:
+def blocks(page: Path) -> list[tuple[int, str, str | None]]:
+    """Where each block of code begins, the code, and what the page says that it prints."""
     text = page.read_text()
-    return [(text[: found.start(1)].count("\n"), found.group(1)) for found in FENCE.finditer(text)]
+    return [(text[: found.start(1)].count("\n"), found.group(1), found.group(2)) for found in FENCE.finditer(text)]
+
+
+def same(word: str, said: str) -> bool:
+    """Two words, or two numbers as near as machines make them."""
+    try:
+        return float(word) == pytest.approx(float(said), rel=0.05, abs=1e-4)
+    except ValueError:
+        return word == said
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     monkeypatch.chdir(tmp_path)
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)  # where pickle looks for what the page defines
-    for line, code in blocks(page):
+    for line, code, said in blocks(page):
+        capsys.readouterr()
         exec(compile("\n" * line + code, str(page), "exec", dont_inherit=True), module.__dict__)
+        if said is not None:
+            printed = capsys.readouterr().out
+            found, wanted = printed.split(), said.split()
+            assert len(found) == len(wanted) and all(map(same, found, wanted)), printed
 
 
 def test_every_page_is_in_the_navigation():
