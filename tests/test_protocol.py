@@ -35,6 +35,7 @@ from algoformer.experiments.protocol import (
     watch,
     zeros,
 )
+from algoformer.experiments.registry import EXPERIMENTS
 from algoformer.experiments.softmax import TINY, Softmax, stored
 from algoformer.models import LinearSelfAttentionConfig
 from algoformer.tasks import ChainOfThought, LinearRegression, Representation
@@ -42,6 +43,7 @@ from algoformer.training import Recipe, TrainConfig, Watch, evaluate, train
 from algoformer.training.codec import encode, model_of
 from algoformer.training.data import seeded
 from algoformer.training.evaluation import final
+from algoformer.training.loop import hold
 
 COMPARED = [
     "algoformer2024_fig2a", "algoformer2024_fig2b", "algoformer2024_fig2c", "ours_linear", "ours_parts",
@@ -404,6 +406,16 @@ def test_the_estimate_of_a_step_is_within_a_third_of_what_was_measured(name, mil
     recipes = {r.model: r for r in load(name).GPU.recipes()}.values()
     found = [1000 * seconds_a_step(r) for r in recipes]
     assert [found[i] for i in milliseconds] == pytest.approx(list(milliseconds.values()), rel=0.34)
+
+
+def test_every_training_on_a_gpu_is_one_that_train_takes():
+    trainings = {}
+    for config in (load(name).GPU for name in EXPERIMENTS):
+        for r in config.recipes() if hasattr(config, "recipes") else ():
+            trainings[type(r.model), repr(r.task), r.train.window, r.train.ahead] = r  # rates and widths are no reason
+    assert len(trainings) > 30
+    for r in trainings.values():
+        hold(model_of(r.model), r.task, r.train)
 
 
 def test_a_step_in_tf32_is_estimated_to_take_longer():
