@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from math import inf, sqrt
+from math import exp, inf, sqrt
 from pathlib import Path
 
 import pytest
@@ -62,8 +62,8 @@ OPPOSITE = {
     "giannou.lemma-b.8": ({"lambda / corrected bound, worst": 1.2}, "fails"),
     "giannou.lemma-b.9": ({"growth, mu = 2, |eps| = 4": -1.0}, "holds"),
     "giannou.lemma-b.10": ({"|x| after 200 steps, mu = 2, eps = 4": 3.0}, "holds"),
-    "giannou.theorem-5.4": ({"largest (g - g*)/eps after 40 steps": 3.0}, "fails"),
-    "giannou.theorem-5.1": ({"largest distance / sqrt(eps (1 + mu)/(4 mu))": 2.0}, "fails"),
+    "giannou.theorem-5.4": ({"steps from x_0 = 10000, mu = 0.1": 9.0}, "holds"),
+    "giannou.theorem-5.1": ({"the same, T = 1, eps = 1e-6, no errors": 0.5}, "holds"),
     "giannou.corollary-e.2": ({"largest ratio": 1.5}, "fails"),
     "giannou.section-e.4": ({"largest excess over the upper end": 0.1}, "fails"),
     "fu.rates": ({"GD steps / kappa, largest over least": 5.0}, "fails"),
@@ -154,6 +154,23 @@ def test_counterexamples_to_the_moment_lemmas_are_the_ones_found_by_hand():
         found = RECORD[f"gatmiry.lemma-{lemma}"]["numbers"][f"distance / radius, {number}"]
         assert found == pytest.approx(by_hand, rel=1e-12)
         assert found > 1
+
+
+def test_theorem_5_4_has_no_number_of_steps_for_every_start():
+    numbers = RECORD["giannou.theorem-5.4"]["numbers"]
+    for start in (100, 10**4):  # a step is shorter than 2, and 1e-4 is reached within 1 of the minimum, itself within 3
+        assert numbers[f"steps from x_0 = {start}, mu = 0.1"] > (start - 4) / 2
+
+
+def test_theorem_5_1_is_false_after_one_step():
+    numbers = RECORD["giannou.theorem-5.1"]["numbers"]
+    decrement = 0.5 / sqrt(0.35)  # at 0 the gradient is -1/2 and the Hessian 1/4 + mu
+    assert numbers["weight after one step"] == pytest.approx(
+        1 / (1 + decrement / (2 * sqrt(0.1))) * 0.5 / 0.35, rel=1e-12
+    )
+    best = numbers["best weight"]
+    assert 1 / (1 + exp(best)) == pytest.approx(0.1 * best, rel=1e-12)
+    assert numbers["the same, T = 1, eps = 1e-6, no errors"] > 600
 
 
 @pytest.mark.parametrize("part", ["sign", "u"])
