@@ -2,7 +2,8 @@
 
 import json
 from dataclasses import replace
-from math import exp, inf, sqrt
+from fractions import Fraction
+from math import comb, exp, inf, prod, sqrt
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from algoformer.claims import Claim, Evidence, Kind, Verdict, claims, gatmiry, p
 from algoformer.claims.attention import attend
 from algoformer.claims.claim import claim
 from algoformer.claims.ledger import Row
+from algoformer.theory import looped_optimum
 
 DOCS = Path(__file__).parent.parent / "docs"
 LEDGER = claims()
 RECORD = recorded()
+UPPER = "largest ((1 + eps)/(a |w|_{2L}) - 1) / (c eps), eps = 4 delta"
 
 # For every claim: numbers that would say otherwise, and the verdict they would get.
 OPPOSITE = {
@@ -35,7 +38,7 @@ OPPOSITE = {
     "gatmiry.lemma-4.1": ({"true loss, L = 2": 2.0, "printed, L = 2": 2.0}, "holds"),
     "gatmiry.non-convexity": ({"second derivative at g = 19/40, d = 10, n = 20, L = 5": 0.1}, "fails"),
     "gatmiry.theorem-3.2-loss": ({"largest least loss / bound": 1.5}, "fails"),
-    "gatmiry.theorem-3.2-radius": ({"c at the least n, L = 2, d = 5": 0.5}, "holds"),
+    "gatmiry.theorem-3.2-radius": ({"n from which c < 1, L = 2, d = 1": 1e4}, "holds"),
     "gatmiry.theorem-3.2-u": ({"largest |label row - formula|": 0.1}, "fails"),
     "gatmiry.theorem-3.2-rate": ({"slope of log(1 - a), L = 2": -0.125}, "holds"),
     "gatmiry.theorem-3.3": ({"largest exact / corrected, n >= 64 L^2 d^4 16^L": 1.1}, "fails"),
@@ -48,7 +51,10 @@ OPPOSITE = {
     "gatmiry.theorem-4.4": ({"largest distance / (c eps)": 2.0}, "fails"),
     "gatmiry.theorem-4.5": ({"largest error / printed bound": 0.5}, "holds"),
     "gatmiry.figure-1": ({"|1 - a|, n = 20": 0.01, "|1 - a|, n = 3": 0.05}, "holds"),
-    "gatmiry.figure-2": ({f"layered / looped, {k}": 0.97 for k in range(2, 7)}, "holds"),
+    "gatmiry.figure-2": (
+        {f"layered / looped, {k}": 0.97 for k in (*range(2, 7), "2, n = 10^6")},
+        "holds",
+    ),
     "gatmiry.figure-3": ({"mean, 10 loops": 0.3, "mean, 20 loops": 0.1}, "holds"),
     "gatmiry.figure-4": ({"gap after 100 gradient steps": 1.0}, "holds"),
     "gatmiry.symmetry": ({"loss of a rotation / least symmetric loss, L = 2, n = 1048576": 1.1}, "holds"),
@@ -171,6 +177,34 @@ def test_theorem_5_1_is_false_after_one_step():
     best = numbers["best weight"]
     assert 1 / (1 + exp(best)) == pytest.approx(0.1 * best, rel=1e-12)
     assert numbers["the same, T = 1, eps = 1e-6, no errors"] > 600
+
+
+def test_the_upper_half_of_theorem_4_4_is_held_where_a_is_small():
+    n, loops = 2, 30
+    moments = [Fraction(prod(n + 2 * i for i in range(k)), n**k) for k in range(2 * loops + 1)]
+    eps, a = 4 * (8 * loops / sqrt(n)) ** (1 / (2 * loops)), float(looped_optimum(1, n, loops).a)
+
+    def loss(g):
+        return sum(comb(2 * loops, k) * (-g) ** k * m for k, m in enumerate(moments))
+
+    def edge(g):
+        return (g / a - 1) / (20 * eps)
+
+    assert edge(1 + eps) > 1  # what Jensen alone leaves
+    bound = (1 + eps) / float(moments[-1]) ** (1 / (2 * loops))
+    assert loss(Fraction(bound)) > Fraction(eps) ** (2 * loops) / 2
+    assert edge(bound) < RECORD["gatmiry.theorem-4.4"]["numbers"][UPPER] < 1
+
+
+def test_a_converges_to_a_multiple_of_i_and_where_it_does_not_the_figure_fails():
+    row = RECORD["gatmiry.figure-1"]
+    evidence = Evidence(Kind(row["kind"]), row["numbers"])
+    away = "largest min over a of |A - a I| / |A|, descent from random A, n = 3, 20"
+    assert LEDGER["gatmiry.figure-1"].judge(evidence) == "holds corrected"
+    turned = replace(evidence, numbers={**row["numbers"], away: 0.1})
+    assert LEDGER["gatmiry.figure-1"].judge(turned) == "fails"
+    # one loop: n / (n + d + 1)
+    assert row["numbers"]["|1 - a|, n = 20, 1 loop"] == pytest.approx(6 / 26, rel=1e-12)
 
 
 @pytest.mark.parametrize("part", ["sign", "u"])

@@ -274,7 +274,8 @@ def lemma_10() -> Numbers:
 def section_5_3_loss() -> Numbers:
     """No weights of this form do better on S than 1 / K(0, 0) of the Christoffel kernel: 0.1336, against E y^2 = 5 for
     predicting 0. As a fraction of rationals it is exact: det(m_{i+j})_{0..3} / det(m_{i+j+2})_{0..2} with
-    m_k = E tr W^k. `ahn.section-5.3-weights` finds nothing lower off S. 2.7% is what three steps leave, not 0.
+    m_k = E tr W^k. `ahn.section-5.3-weights` finds nothing lower off S. 2.7% is what three steps leave, not 0: *almost
+    0* is read as less than 1%, and the loss converges to 0.1336, not to 0 as the caption has it.
     """
     m = [white(k, 5, 20) for k in range(7)]
     hankel = [[[float(m[i + j + s]) for j in range(4 - s // 2)] for i in range(4 - s // 2)] for s in (0, 2)]
@@ -322,7 +323,8 @@ def section_5_3_weights() -> Numbers:
     cheap=False,
 )
 def section_6_1() -> Numbers:
-    """The best weights of this form found (100 starts on the exact loss) leave less than 1% of E y^2 = 5. But the loss
+    """The best weights of this form found (100 starts on the exact loss) leave less than 1% of E y^2 = 5, which is how
+    *appears* is read here and *almost 0* in section-5.3-loss; it is not 0. But the loss
     is of degree 26 in W and heavy tailed: at the minimiser of a sample, here of 8000 prompts, the population loss is
     thousands of times the sampled one, and a batch cannot show it.
     """

@@ -124,9 +124,9 @@ def page() -> str:
     lines = [
         "# The ledger",
         "",
-        "Statements of the papers that a computer can check, with numbers and a verdict each: all theorems, lemmas and",
-        "propositions with such content, and sentences that say how much. `algoformer verify` measures all of it",
-        "again; `algoformer verify ID` shows one row with its derivation.",
+        "Statements of the papers that a computer can check, with numbers and a verdict each: theorems, lemmas and",
+        "propositions with such content, a step of a proof with what it proves, and sentences that say how much.",
+        "`algoformer verify` measures all of it again; `algoformer verify ID` shows one row with its derivation.",
         "",
         "*holds*: as printed. *holds where checked*: as printed, on random instances. *holds corrected*: not as",
         "printed, but after the correction given. *vacuous*: true, and says nothing at any size in reach. *fails*:",

@@ -21,7 +21,7 @@ OURS = "Our own"
     "ours.looped-optimum",
     OURS,
     "Over symmetric A the looped model has one global minimum, A = a Sigma^-1, for every n, d and number of loops; "
-    "a falls as the loops grow in number.",
+    "a falls as the loops grow in number, at every size tried.",
     kind=Kind.DERIVED,
     holds=lambda m: m["largest a / a with one loop less, 252 sizes"] < 1,
 )
