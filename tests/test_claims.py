@@ -89,7 +89,7 @@ OPPOSITE = {
     "algoformer.theorem-4.2": ({"post layers": 3.0}, "fails"),
     "ours.looped-optimum": ({"largest a / a with one loop less, 252 sizes": 1.0}, "fails"),
     "ours.layered-rate": ({"largest ratio to that of one step less, n >= d": 1.5}, "fails"),
-    "ours.similarity-null": ({"predicting 0 against least squares": 0.01}, "fails"),
+    "ours.similarity-null": ({"least of the best descents against Newton 0 to 24": 0.9}, "fails"),
     "ours.newton-rounding": ({"error, step 40, d x d": 1e-6}, "fails"),
     "ours.softmax-accuracy": ({"order in c": 1.0}, "fails"),
 }

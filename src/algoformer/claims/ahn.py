@@ -146,7 +146,8 @@ def theorem_3() -> Numbers:
     "ahn.theorem-4",
     f"{PAPER}, Theorem 4 and its footnote",
     "k layers, x ~ N(0, Sigma), w ~ N(0, Sigma^-1): among the weights A_l = a_l Sigma^-1 the gradient of the loss "
-    "comes arbitrarily close to 0. (Found here: it is 0 at one of them, and that is a strict local minimum.)",
+    "comes arbitrarily close to 0. (Found here: it is 0 at one of them, and that is a strict local minimum at d = 5, n "
+    "= 20, k = 3.)",
     kind=Kind.DERIVED,
     holds=lambda m: m["gradient at the optimum of S"] < 1e-9 and m["least Hessian eigenvalue there"] > 1e-3,
 )

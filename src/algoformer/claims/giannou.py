@@ -457,7 +457,7 @@ def theorem_5_1() -> Numbers:
 )
 def corollary_e_2() -> Numbers:
     """(H + E)^-1 - H^-1 = -(H + E)^-1 E H^-1, |H^-1| <= 1/mu and |(H + E)^-1| <= 1/(mu - |E|). Equality at H = mu I,
-    E = -e I.
+    E = -e I. (That |E| < mu is said in the proof only.)
     """
     rng = np.random.default_rng(0)
     ratios = []
