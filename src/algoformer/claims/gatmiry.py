@@ -200,8 +200,8 @@ def theorem_3_2_loss() -> Numbers:
 )
 def theorem_3_2_radius() -> Numbers:
     """c = 8 (8 L d^2 / sqrt n)^{1/2L} is 4 at the least n for every L and d: the lower bound is negative, and the upper
-    one allows five times Sigma^-1. It excludes something from n = 64 L^2 d^4 8^{4L} on, which is in reach for one loop
-    alone. True all the same: A_opt = a Sigma^-1 with 1 - a of order 1/n.
+    one allows five times Sigma^-1. The lower one excludes something from n = 64 L^2 d^4 8^{4L} on, which is in reach
+    for one loop alone. True all the same: A_opt = a Sigma^-1 with 1 - a of order 1/n.
     """
     sizes = [(1, 2), (2, 2), (2, 5), (3, 5), (6, 5), (10, 10)]
     inside = []
@@ -578,9 +578,9 @@ def theorem_4_5() -> Numbers:
     Sigma^1/2 T Sigma^1/2 with T = [[5/4, 1/4], [1/4, 5/4]] (eigenvalues 1 and 3/2, so that equation 10, which has no
     zeta on the left, allows it too), w = e_1, x = e_2. With I - T = -J/4, J of ones, (I - T)^3 = -J/16, and the error
     is w' Sigma^1/2 (I - T)^3 Sigma^-1/2 x = -sqrt(s)/16, its square s/256 = 39.06 at s = 1e4; the printed bound there
-    is 1/(64 s) = 1.6e-6 (n = 1e60, where delta no longer matters). At any n the error grows like s while the bound
-    falls like 1/s. With |x|_{Sigma^-1} |w|_Sigma, that is s in place of 1/s, it holds, at random instances too. (S_out
-    must be XX'/n.)
+    is 1/(64 s) = 1.6e-6 (n = 1e60, where delta no longer matters). At any n the squared error grows like s while the
+    bound falls like 1/s. With |x|_{Sigma^-1} |w|_Sigma, that is s in place of 1/s, it holds, at random instances too.
+    (S_out must be XX'/n.)
     """
     L, d, zeta = 3, 2, 0.5
 

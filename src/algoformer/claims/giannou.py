@@ -414,7 +414,8 @@ def theorem_5_2() -> Numbers:
     "O(sqrt(eps (1 + mu)/(4 mu))) of the best.",
     kind=Kind.SAMPLED,
     holds=lambda m: (
-        m["largest distance / sqrt(eps (1 + mu)/(4 mu))"] <= 1 and m["the same, T = 1, eps = 1e-6, no errors"] <= 1
+        m["largest distance / sqrt(eps (1 + mu)/(4 mu))"] <= 1
+        and m["distance over the same, T = 1, eps = 1e-6, no errors"] <= 1
     ),
     corrected=lambda m: m["largest distance / sqrt(eps (1 + mu)/(4 mu))"] <= 1,
 )
@@ -441,8 +442,8 @@ def theorem_5_1() -> Numbers:
     one, best = (_single(0.0, steps)[0] for steps in (1, 60))
     return {
         "largest distance / sqrt(eps (1 + mu)/(4 mu))": max(ratios),
+        "distance over the same, T = 1, eps = 1e-6, no errors": abs(one - best) / sqrt(1e-6 * 1.1 / 0.4),
         "largest distance / eps": max(plain),
-        "the same, T = 1, eps = 1e-6, no errors": abs(one - best) / sqrt(1e-6 * 1.1 / 0.4),
         "weight after one step": one,
         "best weight": best,
     }
