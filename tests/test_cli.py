@@ -388,9 +388,25 @@ def test_nothing_of_a_table_is_cut(monkeypatch, capsys, width):
     row = ["20", "24 (0.996)", "≥4,096 (0.996)", "20 (0.995)", "gradient descent"]
     lines = printed(monkeypatch, capsys, width, columns, row)
     letters = Counter("".join(columns + row).replace(" ", ""))
-    assert Counter("".join(lines[1:]).replace(" ", "").replace("─", "")) == letters
+    assert Counter("".join(lines[1:]).replace(" ", "").replace("─", "").replace(":", "")) == letters
     if width >= 80:
         assert "≥4,096 (0.996)" in lines[-2] and "(likeness)" in lines[-4]
+
+
+@pytest.mark.parametrize("width", [30, 40])
+def test_a_row_that_fits_no_table_is_a_list_of_its_cells(monkeypatch, capsys, width):
+    columns = ["experiment", "seed", "outcome", ""]
+    lines = printed(monkeypatch, capsys, width, columns, ["fu2024_rates", 0, "kept", "it is in runs already"])
+    assert [line.strip() for line in lines if line.strip()] == [
+        "Claims",
+        "experiment: fu2024_rates",
+        "seed: 0",
+        "outcome: kept",
+        "it is in runs already",
+    ]
+    words = "steps grow like kappa: exponent within 0.1 of 1"
+    lines = printed(monkeypatch, capsys, width, ["experiment", "claim"], ["gatmiry2024_fig3_shared", words])
+    assert set(words.split()) <= set(" ".join(lines).split())
 
 
 def printed(monkeypatch, capsys, width, columns, row):

@@ -37,7 +37,10 @@ def print_path(words: str, path: Path) -> None:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
-    """A table as wide as the window; headings break first, then whatever is too wide, and nothing is cut."""
+    """A table as wide as the window; headings break first, then whatever is too wide, and nothing is cut.
+
+    Where not even pieces of words would fit, each row is a list of its cells.
+    """
     from rich import box
     from rich.table import Table
 
@@ -47,18 +50,35 @@ def print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
     uncut = [any(c) and not any(" " in cell.replace(" (", "(") for cell in c) for c in all_cells]  # names and numbers
     parts = list(zip(columns, all_cells, uncut, strict=True))
     natural = [max(map(len, [column, *cells])) for column, cells, _ in parts]
-    least = [max(map(len, [*column.split(), *cells])) if one else 4 for column, cells, one in parts]  # words fold
+    least = [max(map(len, [*column.split(), *cells])) if one else _longest(cells) for column, cells, one in parts]
     room = screen.width - 3 * len(columns)
+    if sum(least) > room:
+        return _print_lists(screen, title, columns, list(zip(*all_cells, strict=True)))
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, collapse_padding=True)
     for i, (column, _, one) in enumerate(parts):
         words = all(isinstance(row[i], str) and not row[i].strip("> ").isdigit() for row in rows)
         narrow = one and sum(natural) > room
         head = textwrap.fill(column, least[i], break_long_words=False) if narrow else column
-        kept = one and sum(least) <= room  # else everything may fold, and nothing is cut
-        table.add_column(head, justify="left" if words else "right", overflow="fold", no_wrap=kept)
+        table.add_column(head, justify="left" if words else "right", overflow="fold", no_wrap=one)
     for row in zip(*all_cells, strict=True):
         table.add_row(*row)
     screen.print(table)
+
+
+def _longest(cells: list[str]) -> int:
+    """What a column of words needs: its longest word, of which the end may fold."""
+    return min(max((len(word) for cell in cells for word in cell.split()), default=0), 8)
+
+
+def _print_lists(screen: Console, title: str, columns: list[str], rows: list[tuple[str, ...]]) -> None:
+    from rich.padding import Padding
+
+    screen.print(title, style="bold")
+    for row in rows:
+        screen.print()
+        for column, cell in zip(columns, row, strict=True):
+            screen.print(Padding(f"{column}: {cell}" if column else cell, (0, 0, 0, 2), expand=False), overflow="fold")
+    screen.print()
 
 
 def console() -> Console:
