@@ -501,6 +501,23 @@ def test_interpolation_ends_in_both_weights():
 # Robustness
 
 
+def test_the_sign_of_a_single_answer_is_no_likeness():
+    s = LinearRegression(d=3, n=5).sample(8, torch.Generator().manual_seed(0), torch.float64)
+    d = LinearRegression(d=3, n=5, dense=True).sample(8, torch.Generator().manual_seed(0), torch.float64)
+    for sample, first in ((s, 0), (d, 5)):
+        with pytest.raises(ValueError, match=r"2 or more numbers to answer from `first` on, .*; got 1"):
+            analysis.dissect(Newton(steps=3), sample.prompt, sample.target, steps=[2], first=first)
+    two = LinearRegression(d=3, n=5, k=2).sample(8, torch.Generator().manual_seed(0), torch.float64)
+    found = analysis.dissect(Newton(steps=3), two.prompt, two.target, steps=[2])
+    assert found.matches["Newton"].step == [2] and float(found.matches["Newton"].similarity.value) == pytest.approx(1)
+
+
+def test_the_error_of_an_answer_with_gradient_is_that_without():
+    target = torch.randn(6, 3, 1, generator=torch.Generator().manual_seed(0))
+    answer = (0.5 * target).requires_grad_()  # warnings are errors here
+    assert analysis.relative_error(answer, target) == analysis.relative_error(answer.detach(), target)
+
+
 def test_shifts_change_errors_as_they_must():
     task = LinearRegression(d=6, n=4)
     table = analysis.under_shifts(

@@ -30,7 +30,7 @@ class Error:
 
 def relative_error(answer: Float[Tensor, "b o k"], target: Float[Tensor, "b o k"]) -> Error:
     """The error of a batch of answers."""
-    each = (answer - target).square().mean((1, 2)) / target.square().mean()
+    each = (answer - target).detach().square().mean((1, 2)) / target.square().mean()
     return Error(float(each.mean()), float(each.median()))
 
 
