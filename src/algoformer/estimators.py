@@ -86,7 +86,8 @@ class InContextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     method : Algorithm or None
         Who answers; None is `DampedNewton` with backtracking on the logistic loss, with a constant feature of 10 whose
-        weight is the intercept, hardly penalised.
+        weight is the intercept, hardly penalised. A method of your own has none, unless a feature is constant and
+        `standardize` off.
     steps : int or None
         How many steps it takes; None is the method's own number, 30 for DampedNewton.
     ridge : float
