@@ -191,6 +191,22 @@ def test_a_ridge_of_any_size_keeps_its_digits_in_single_precision(ridge):
     assert_near(dense[:, None], solvers.Ridge(strength=ridge).predict(last.to(dtype=DOUBLE)), torch.finfo(SINGLE).eps)
 
 
+@pytest.mark.parametrize("ridge", [1e-6, 10.0, 1e8, 1e14])
+def test_the_derivative_of_a_ridge_of_any_size_keeps_its_digits_too(ridge):
+    p, _ = problem(SINGLE)
+
+    def derivative(answer, dtype):
+        x, y = (v.to(dtype, copy=True).requires_grad_() for v in (p.x, p.y))
+        return torch.autograd.grad(answer(x, y).square().sum(), (x, y))
+
+    def closed(x, y):
+        return p.queries.double() @ torch.linalg.solve(x.mT @ x + ridge * torch.eye(4, dtype=DOUBLE), x.mT @ y)
+
+    ours = derivative(lambda x, y: solvers.Ridge(strength=ridge).predict(Prompt(x, y, p.queries)), SINGLE)
+    for got, wanted in zip(ours, derivative(closed, DOUBLE), strict=True):
+        assert_near(got, wanted, torch.finfo(SINGLE).eps)
+
+
 @pytest.mark.parametrize("form", ["stream", "textbook"])
 def test_a_refused_scale_is_an_error_and_no_warning_where_inputs_have_a_gradient(form):
     p, _ = problem(SINGLE)

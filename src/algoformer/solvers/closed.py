@@ -55,7 +55,8 @@ class LeastSquares(_Closed):
 class Ridge(_Closed):
     """argmin |Xw - y|² + strength |w|²: as strength goes to 0, the minimum-norm least-squares solution.
 
-    By the singular values of X; differentiated by X, by QR of X over sqrt(strength) I.
+    By the singular values of X; differentiated by X, by QR of X over sqrt(strength) I, which must be above
+    rounding for that.
     """
 
     strength: float = 1.0
@@ -65,13 +66,15 @@ class Ridge(_Closed):
 
     def init(self, p: Prompt) -> Solution:
         x, y = p.pairs
+        along = directions(x.detach(), y, self.strength)
+        w = along.solved(torch.ones_like(along.s))
         if not (torch.is_grad_enabled() and x.requires_grad):
-            along = directions(x, y, self.strength)
-            return Solution(along.solved(torch.ones_like(along.s)))
+            return Solution(w)
         q, r = torch.linalg.qr(ridged(x, y, self.strength)[0])
         by_x = torch.linalg.solve_triangular(r, x, upper=True, left=False)
         q = by_x.where(outweighed(x, self.strength), q[:, : x.shape[1]])
-        return Solution(torch.linalg.solve_triangular(r, q.mT @ y, upper=True))
+        by_qr = torch.linalg.solve_triangular(r, q.mT @ y, upper=True)
+        return Solution(w.detach() + (by_qr - by_qr.detach()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +104,7 @@ class NearestNeighbours(Algorithm[Prompt, Float[Tensor, "b m k"]]):
         near = distance.argsort(dim=-1, stable=True)[..., : self.neighbours]
         rows = torch.arange(len(y), device=y.device)[:, None, None]
         used = seen[rows, near].to(y.dtype)  # [b m j]; labels of unseen pairs are 0
-        return ratio((y[rows, near] * used[..., None]).sum(2), used.sum(2)[..., None])
+        return ratio(y[rows, near].sum(2), used.sum(2)[..., None])
 
     def step(self, p: Prompt, s: Tensor, t: int) -> Tensor:
         raise ValueError("NearestNeighbours is a closed form and has no step")
