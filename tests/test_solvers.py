@@ -424,9 +424,11 @@ def test_the_end_point_of_the_interval_is_refused_and_the_interval_is_open(start
     p, _, _ = draw(18, 1)
     top = float(torch.linalg.matrix_norm(p.x.mT @ p.x, 2))
     end = 2 / top**2 if start == "S" else 2 / top
-    with pytest.raises(ValueError, match=r"scale must be below 2/lmax\(A\).*does not converge"):
+    p = Prompt(torch.cat([p.x / 2, p.x]), torch.cat([p.y / 2, p.y]), p.queries.expand(2, -1, -1))  # one is enough
+    wanted = rf"scale must be below 2/lmax\(A\).* = {end:.6g} on every prompt; got {end:.6g}: .*does not converge"
+    with pytest.raises(ValueError, match=wanted):
         Newton(start=start, scale=end, form=form).predict(p)
-    inside = Newton(start=start, scale=0.995 * end, form=form, steps=25).predict(p)
+    inside = Newton(start=start, scale=0.995 * end, form=form, steps=30).predict(p)
     torch.testing.assert_close(inside, solvers.LeastSquares().predict(p), rtol=0, atol=1e-9)
 
 
