@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
@@ -517,6 +518,39 @@ def test_backtracking_never_raises_the_loss(dtype):
     assert bool((losses.diff(dim=0) <= 20 * torch.finfo(dtype).eps * losses[:-1]).all())
 
 
+def test_backtracking_takes_the_first_halving_that_is_armijos():
+    g = torch.Generator().manual_seed(0)
+    x, y, w, size = (torch.randn(200, *shape, generator=g, dtype=DOUBLE) for shape in ((4, 2), (4, 1), (2, 1), (1, 1)))
+    p, w = Prompt(x, y.sign(), x[:, :1]), w * torch.exp(size)
+    solver = DampedNewton(mu=1e-3, damping="backtracking")
+    after = solver.step(p, solver.init(p)._replace(w=w), 0).w.numpy()
+    halved = []
+    for a, b, v, got in zip(x.numpy(), p.y.numpy(), w.numpy(), after, strict=True):
+        m = a @ v
+        slope = 1e-3 * v - a.T @ (b * expit(-b * m)) / 4
+        change = np.linalg.solve(a.T @ (a * expit(m) * expit(-m)) / 4 + 1e-3 * np.eye(2), slope)
+        sizes = 0.5 ** np.arange(40)
+        losses = [
+            np.logaddexp(0, -b * (a @ u)).mean() + 0.5e-3 * (u * u).sum() for u in (v - t * change for t in sizes)
+        ]
+        now = np.logaddexp(0, -b * m).mean() + 0.5e-3 * (v * v).sum()
+        halved.append(int(np.argmax(losses <= now - 1e-4 * sizes * (slope * change).sum())))
+        np.testing.assert_allclose(got, v - sizes[halved[-1]] * change, rtol=0, atol=1e-9 * np.abs(change).max())
+    assert {0, 1, 2, 3, 4} <= set(halved), sorted(set(halved))
+
+
+@pytest.mark.parametrize("eta", [None, 0.3])
+def test_logistic_gradient_descent_is_its_formula(eta):
+    p, _, _ = draw(22, 1, d=3, n=8, k=2)
+    p = Prompt(p.x, p.y.sign(), p.queries, torch.arange(8)[None] % 4 != 1)
+    x, y = p.x[0, p.seen[0]].numpy(), p.y[0, p.seen[0]].numpy()
+    step = 1 / (np.linalg.norm(x, 2) ** 2 / (4 * 6) + 0.2) if eta is None else eta
+    w = np.zeros((3, 2))
+    for s in solvers.LogisticGradientDescent(mu=0.2, eta=eta, steps=9).states(p):
+        np.testing.assert_allclose(s.w[0].numpy(), w, rtol=0, atol=1e-13)
+        w = w - step * (0.2 * w - x.T @ (y * expit(-y * (x @ w))) / 6)
+
+
 def test_logistic_gradient_descent_goes_to_the_same_optimum():
     p, w, _ = draw(22, 4, d=5, n=26)
     p = Prompt(p.x, torch.sign(p.x @ w), p.queries)
@@ -694,6 +728,8 @@ def test_descent_on_a_network_is_autograds(unit, sigma):
         (lambda: Newton(order=1), "order must be at least 2; got 1"),
         (lambda: Newton(order=11), "order must be from 2 to 10; got 11"),
         (lambda: Newton(scale="slides"), "scale must be one of 'frobenius', 'spectral', 'optimal'; got 'slides'"),
+        (lambda: Newton(scale=-1.0), "scale must be above 0; got -1"),
+        (lambda: Newton(start="A"), "start must be one of 'S', 'I'; got 'A'"),
         (lambda: Newton(form="fast"), "form must be one of"),
         (lambda: Newton(ridge=-1.0), "ridge must be at least 0; got -1"),
         (lambda: solvers.Ridge(strength=0.0), "strength must be above 0; got 0"),
@@ -754,6 +790,16 @@ def test_a_dense_prompt_has_the_gradient_of_its_prefixes_by_the_labels(solver):
 
     wanted = gradient(lambda dense: torch.cat([solver.predict(dense.prefix(i)) for i in range(7)], 1))
     torch.testing.assert_close(gradient(solver.predict), wanted, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("solver", [Newton(), GradientDescent(form="spectral")], ids=repr)
+def test_a_form_without_a_derivative_refuses_inputs_with_a_gradient_where_one_is_asked(solver):
+    p, _, _ = draw(5, 2, d=3, n=7)
+    followed = Prompt(p.x.clone().requires_grad_(), p.y, p.queries)
+    with pytest.raises(ValueError, match=r"must get an x without gradient, of which it has none; form=\"\w+\" has one"):
+        solver.predict(followed)
+    with torch.no_grad():
+        torch.testing.assert_close(solver.predict(followed), solver.predict(p), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
