@@ -7,6 +7,7 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge as SkRidge
 from sklearn.metrics import r2_score
+from sklearn.preprocessing import StandardScaler
 
 from algoformer import Algorithm, Dense, Prompt, analysis
 from algoformer.analysis import Bootstrap, Candidate, match, readings, separate
@@ -104,6 +105,23 @@ def test_distance_sees_the_scale_that_the_cosine_does_not():
     assert analysis.error_distance(a, stretched, p.y).min() > 0.1
 
 
+@pytest.mark.parametrize("first", [0, 3])
+def test_distances_and_nulls_are_numpys_from_the_first_answer_that_counts(first):
+    p, g = dense(0, 5), torch.Generator().manual_seed(1)
+    a, b = readings(NEWTON, p, [2, 5]), readings(GD, p, [1, 3, 8])
+    y, one, other = (v.numpy()[..., first:, 0] for v in (p.y, a, b))
+    wanted = np.linalg.norm(one[:, None] - other, axis=-1) / np.linalg.norm(y, axis=-1)
+    np.testing.assert_allclose(analysis.error_distance(a, b, p.y, first=first).numpy(), wanted, rtol=1e-12)
+    null = analysis.null_similarity(b, p.y, g, first=first)
+    zero = -((other - y) * y).sum(-1) / np.linalg.norm(other - y, axis=-1) / np.linalg.norm(y, axis=-1)
+    np.testing.assert_allclose(null.zero.numpy(), zero, rtol=1e-12)
+    noise = torch.randn(b.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).numpy()[
+        ..., first:, 0
+    ]
+    apart = ((other - y) * noise).sum(-1) / np.linalg.norm(other - y, axis=-1) / np.linalg.norm(noise, axis=-1)
+    np.testing.assert_allclose(null.noise.numpy(), apart, rtol=1e-9, atol=1e-12)
+
+
 # Induced weights
 
 
@@ -120,6 +138,8 @@ def test_induced_weights_of_a_linear_method_are_its_weights():
 def test_a_method_that_is_not_linear_in_the_query_shows_it():
     got = analysis.induced_weights(NearestNeighbours(), dense(3, 2), torch.Generator().manual_seed(0))
     assert got.linearity.median() < 0.9
+    with pytest.raises(ValueError, match="queries must be at least 21; got 20"):  # d weights fit any d answers
+        analysis.induced_weights(NearestNeighbours(), dense(3, 2), torch.Generator(), queries=20)
 
 
 def test_weight_similarity_grows_with_steps():
@@ -408,8 +428,27 @@ def test_seeds_are_drawn_before_prompts():
     by_seed, by_prompt = (Bootstrap(draws=2000).means(values, seeds=s).std() for s in (4, 1))
     assert float(by_seed) == pytest.approx(math.sqrt(1.25 / 4), rel=0.1)
     assert float(by_prompt) == pytest.approx(math.sqrt(1.25 / 400), rel=0.1)
-    with pytest.raises(ValueError, match="as many for each of 3 seeds; got 400"):
-        Bootstrap().means(values, seeds=3)
+    alike = torch.arange(100, dtype=torch.float64).repeat(4)[:, None]  # every seed has the same prompts, drawn apart
+    within = Bootstrap(draws=2000).means(alike, seeds=4)
+    assert float(within.std()) == pytest.approx(math.sqrt((100**2 - 1) / 12 / 400), rel=0.1)
+    assert float(within.mean()) == pytest.approx(49.5, abs=0.15)
+    torch.testing.assert_close(Bootstrap().means(torch.full((8, 1), 3.0), seeds=2), torch.full((1000, 1), 3.0))
+    for few in (values, values[:0]):
+        with pytest.raises(ValueError, match=f"as many for each of 3 seeds; got {len(few)}"):
+            Bootstrap().means(few, seeds=3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Bootstrap(level=1.0), "level must be below 1; got 1.0"),
+        (lambda: Bootstrap(level=0.0), "level must be above 0; got 0"),
+        (lambda: Bootstrap(draws=1), "draws must be at least 2; got 1"),
+    ],
+)
+def test_a_bootstrap_without_an_interval_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 # Probes
@@ -426,6 +465,23 @@ def test_a_probe_is_scikit_learns_ridge_on_standardised_features(rows):
         np.testing.assert_allclose(ours(x).numpy(), theirs.predict(scaled.numpy()), atol=1e-9)
         wanted = r2_score(y.numpy(), theirs.predict(scaled.numpy()), multioutput="variance_weighted")
         assert r_squared(ours(x), y) == pytest.approx(wanted, abs=1e-10)
+
+
+@pytest.mark.parametrize(("noise", "wanted"), [(0.1, 1e-4), (2.0, 1e-2), (4.0, 100.0)])
+def test_the_strength_of_a_probe_is_that_which_does_best_on_the_last_quarter(noise, wanted):
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 20, generator=g, dtype=torch.float64) * torch.arange(1, 21)
+    z = torch.randn(40, 2, generator=g, dtype=torch.float64)
+    y = (x / torch.arange(1, 21)) @ torch.randn(20, 2, generator=g, dtype=torch.float64) + noise * z + 7
+    held = []
+    for strength in STRENGTHS:
+        scaler = StandardScaler().fit(x[:30].numpy())
+        scaler.scale_ = x[:30].numpy().std(0, ddof=1)
+        model = SkRidge(alpha=strength * 30, solver="svd").fit(scaler.transform(x[:30].numpy()), y[:30].numpy())
+        guess = model.predict(scaler.transform(x[30:].numpy()))
+        held.append(r2_score(y[30:].numpy(), guess, multioutput="variance_weighted"))
+    assert STRENGTHS[int(np.argmax(held))] == wanted
+    torch.testing.assert_close(fit(x, y)(x), _ridges(x, y, [wanted])[0](x), rtol=1e-9, atol=1e-9)
 
 
 def test_r_squared_of_a_constant_target_is_scikit_learns():
@@ -586,6 +642,18 @@ def test_a_linear_rate_is_called_linear():
         analysis.rate(errors, floor=0.3)
     with pytest.raises(ValueError, match="floor must be above 0"):
         analysis.rate(errors, floor=0.0)
+
+
+def test_a_rate_is_numpys_fit_to_the_pairs_between_floor_and_ceiling():
+    g = torch.Generator().manual_seed(0)
+    inside = [0.3, 0.2, 0.07, 0.02, 0.003]  # between errors that follow no law
+    path = torch.tensor([0.99, 0.97, 0.6, *inside, 5e-4, 4.9e-4, 4.8e-4], dtype=torch.float64)
+    errors = path[:, None] * torch.exp(0.01 * torch.randn(11, 50, generator=g, dtype=torch.float64))
+    got = analysis.rate(errors, floor=1e-3)
+    logs = np.log(errors.numpy()).mean(1)[3:8]
+    assert got.order == pytest.approx(np.polyfit(logs[:-1], logs[1:], 1)[0], rel=1e-9)
+    assert got.factor == pytest.approx(np.exp((logs[-1] - logs[0]) / 4), rel=1e-9)
+    assert got.pairs == 4 and got.low < got.order < got.high
 
 
 def test_an_exactly_linear_rate_is_called_linear():

@@ -151,7 +151,7 @@ def _induced(prompt: Prompt, answers: Tensor, dense: Dense) -> Induced:
     w = torch.linalg.lstsq(prompt.queries, answers).solution
     left = (answers - prompt.queries @ w).square().sum((1, 2))
     total = answers.square().sum((1, 2))
-    linearity = torch.where(total > 0, 1 - left / total.clamp(min=torch.finfo(w.dtype).tiny), 1.0)
+    linearity = 1 - left / total.clamp(min=torch.finfo(w.dtype).tiny)
     return Induced(w.reshape(b, n, d, dense.y.shape[2]), linearity.reshape(b, n))
 
 
