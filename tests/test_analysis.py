@@ -5,6 +5,7 @@ from inspect import unwrap
 import numpy as np
 import pytest
 import torch
+from scipy.stats import linregress
 from sklearn.linear_model import Ridge as SkRidge
 from sklearn.metrics import r2_score
 from sklearn.preprocessing import StandardScaler
@@ -103,6 +104,11 @@ def test_distance_sees_the_scale_that_the_cosine_does_not():
     stretched = p.y + 3 * (a - p.y)
     assert (analysis.error_similarity(a, stretched, p.y) - 1).abs().max() < 1e-12
     assert analysis.error_distance(a, stretched, p.y).min() > 0.1
+
+
+def test_exact_answers_are_like_nothing_and_the_value_is_a_number():
+    p = dense(0, 3)
+    assert analysis.error_similarity(p.y[None], readings(GD, p, [1, 3]), p.y).eq(0).all()
 
 
 @pytest.mark.parametrize("first", [0, 3])
@@ -242,6 +248,22 @@ def test_families_are_not_named_by_rounding():
         pair = {"less": like, "more": like + size * dust}
         (verdict,) = separate({name: analysis.choose(v, [Candidate(GD, [1])]) for name, v in pair.items()})
         assert verdict.family == named
+
+
+@pytest.mark.parametrize(("reported", "named"), [(5, None), (6, "more")])
+def test_a_lead_on_every_prompt_is_named_where_coins_would_all_agree_in_less_than_one_case_of_twenty(reported, named):
+    like = torch.full((1, 1, 2 * reported), 0.5, dtype=torch.float64)  # all heads or all tails: 2^(1 - reported)
+    pair = {"less": like, "more": like + 0.1}
+    (verdict,) = separate({name: analysis.choose(v, [Candidate(GD, [1])]) for name, v in pair.items()})
+    assert verdict.family == named and float(verdict.lead.low) == pytest.approx(0.1)
+
+
+def test_a_growth_law_is_scipys_regression_of_the_matched_rows():
+    rows, steps = [1, 2, 3, 5, 6, 9], [1, 3, 0, 11, 20, 90]
+    found = linregress([1, 2, 5, 6, 9], np.log2([1, 3, 11, 20, 90]))
+    assert analysis.growth(rows, steps) == pytest.approx((found.slope, found.stderr), rel=1e-12)
+    with pytest.raises(ValueError, match="at least 3 matched rows with a positive step; got 2"):
+        analysis.growth([1, 2, 3], [1, 0, 3])
 
 
 @pytest.mark.parametrize("reported", [2, 4, 8, 64])
@@ -401,6 +423,8 @@ def test_a_choice_by_any_similarity_is_numpys_argmax_of_one_half():
         assert float(found.similarity.value[t]) == pytest.approx(row[best, 1::2].mean())
     with pytest.raises(ValueError, match="the 5 steps of the family; got 4"):
         analysis.choose(similarity[:, :4], family)
+    with pytest.raises(ValueError, match="a match needs at least 4 prompts, half of them to choose by; got 3"):
+        analysis.choose(similarity[:, :, :3], family)
 
 
 def test_ties_are_counted():
@@ -408,6 +432,8 @@ def test_ties_are_counted():
     found = match(readings(LeastSquares(), p, [0]), [Candidate(Newton(steps=60), [1, 58, 59, 60])], p, p.y)
     assert found.step == [58]
     assert found.ties == [3]
+    near = torch.tensor([0.5, 0.5 - 1e-15, 0.5 - 1e-12], dtype=torch.float64)[None, :, None].expand(1, 3, 8)
+    assert analysis.choose(near, [Candidate(GD, [1, 2, 3])]).ties == [2]
 
 
 # Bootstrap

@@ -175,6 +175,7 @@ def test_the_plane_rule_integrates_monomials_of_the_entries(n):
         (lambda: Wishart([Fraction(2)] * 30, 0), "n must be at least 1; got 0"),
         (lambda: Wishart([Fraction(2)] * 30, 3).mixed(9, 1), "depth at most 8; got i = 9"),
         (lambda: Wishart([Fraction(2)] * 3, 3).mixed(2, 2), "traces of 4 powers of G; got 2"),
+        (lambda: Wishart([Fraction(2)] * 3, 3).power(3), "traces of 3 powers of G; got 2"),
     ],
 )
 def test_bad_sizes_are_refused_by_name(call, message):
