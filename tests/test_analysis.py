@@ -254,7 +254,8 @@ def test_families_are_not_named_by_rounding():
 def test_a_lead_on_every_prompt_is_named_where_coins_would_all_agree_in_less_than_one_case_of_twenty(reported, named):
     like = torch.full((1, 1, 2 * reported), 0.5, dtype=torch.float64)  # all heads or all tails: 2^(1 - reported)
     pair = {"less": like, "more": like + 0.1}
-    (verdict,) = separate({name: analysis.choose(v, [Candidate(GD, [1])]) for name, v in pair.items()})
+    matches = {name: analysis.choose(v, [Candidate(GD, [1])]) for name, v in pair.items()}
+    (verdict,) = separate(matches, Bootstrap(draws=20_000))
     assert verdict.family == named and float(verdict.lead.low) == pytest.approx(0.1)
 
 
@@ -542,6 +543,20 @@ def test_probing_finds_where_an_iteration_learns_its_weights():
     assert got.above[-1] == pytest.approx(got.model[-1] - max(got.embedding, got.untrained[-1]))
 
 
+def test_a_probe_must_beat_the_better_of_its_controls():
+    found = analysis.Probed([0.5, 0.9], embedding=0.5, untrained=[0.6, 0.4])
+    assert found.above == pytest.approx([-0.1, 0.4])
+    assert analysis.Probed([0.5, 0.9], embedding=0.5, untrained=None).above == pytest.approx([0, 0.4])
+
+
+def test_a_feature_that_is_constant_but_for_rounding_tells_a_probe_nothing():
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(40, 3, generator=g, dtype=torch.float64), torch.randn(40, 1, generator=g, dtype=torch.float64)
+    dust = 0.1 + 1e-16 * torch.randn(40, 1, generator=g, dtype=torch.float64)
+    for one, other in zip(_ridges(torch.cat([x, dust], 1), y, STRENGTHS), _ridges(x, y, STRENGTHS), strict=True):
+        torch.testing.assert_close(one(torch.cat([x, dust], 1)), other(x))
+
+
 # Weights
 
 
@@ -680,6 +695,14 @@ def test_a_rate_is_numpys_fit_to_the_pairs_between_floor_and_ceiling():
     assert got.order == pytest.approx(np.polyfit(logs[:-1], logs[1:], 1)[0], rel=1e-9)
     assert got.factor == pytest.approx(np.exp((logs[-1] - logs[0]) / 4), rel=1e-9)
     assert got.pairs == 4 and got.low < got.order < got.high
+
+
+def test_a_rate_needs_two_pairs_and_one_below_1_is_not_linear():
+    errors = torch.tensor([0.4, 0.2, 0.01], dtype=torch.float64)[:, None].expand(3, 4)
+    with pytest.raises(ValueError, match=r"a rate needs 2 pairs of steps with errors from 0.1 to 0.5; got 1"):
+        analysis.rate(errors, floor=0.1)
+    slowing = torch.exp(-torch.tensor([1, 3, 4, 4.5], dtype=torch.float64))[:, None].expand(4, 4)
+    assert str(analysis.rate(slowing, floor=1e-3)) == "order 0.50 (0.50 to 0.50)"
 
 
 def test_an_exactly_linear_rate_is_called_linear():
