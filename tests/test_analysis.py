@@ -5,6 +5,7 @@ from inspect import unwrap
 import numpy as np
 import pytest
 import torch
+from scipy.linalg import sqrtm
 from scipy.stats import linregress
 from sklearn.linear_model import Ridge as SkRidge
 from sklearn.metrics import r2_score
@@ -645,6 +646,11 @@ def test_a_contraction_settles_at_its_factor():
     factor = (1 - eta * p.x.square().mean(1)[:, 0]).abs().sort().values
     np.testing.assert_allclose(got.contraction.numpy(), np.median(factor.numpy()), rtol=1e-6)
     assert bool((got.change.diff(dim=0) < 0).all())
+    trace = GradientDescent(eta=eta).trace(p, 8)[..., 0].numpy()
+    wanted = np.linalg.norm(np.diff(trace, axis=0), axis=-1) / np.linalg.norm(trace[-1], axis=-1)
+    np.testing.assert_allclose(got.change.numpy(), wanted, rtol=1e-12)
+    still = analysis.settling(GradientDescent(eta=eta), Prompt(p.x, 0 * p.y, p.queries), 3)
+    assert not bool(still.change.any()) and not bool(still.contraction.any())
 
 
 def test_a_sweep_moves_one_coordinate_and_a_linear_method_answers_linearly():
@@ -653,6 +659,9 @@ def test_a_sweep_moves_one_coordinate_and_a_linear_method_answers_linearly():
     got = analysis.sweep(Newton(steps=9), p, values, coordinate=2)[..., 0]
     assert got.shape == (3, 7)
     assert got.diff(dim=1).diff(dim=1).abs().max() < 1e-10
+    w = list(Newton(steps=9).states(p))[-1].w[:, :, 0]
+    moved = (p.queries[:, 0] * w).sum(1) + (values[:, None] - p.queries[:, 0, 2]) * w[:, 2]
+    torch.testing.assert_close(got, moved.mT)
     with pytest.raises(ValueError, match="coordinate must be 0 to d - 1 = 4; got 5"):
         analysis.sweep(Newton(), p, values, coordinate=5)
 
@@ -750,6 +759,14 @@ def test_what_is_no_real_number_must_be_the_same_in_both():
             analysis.interpolated({"n": torch.tensor(1)}, {"n": other}, 0.5)
 
 
-def test_a_covariance_that_is_not_symmetric_does_not_whiten():
+@pytest.mark.parametrize("size", [1.0, 1e-12])
+def test_a_covariance_that_is_not_symmetric_does_not_whiten(size):
     with pytest.raises(ValueError, match="sigma must be symmetric"):
-        analysis.whitened(torch.eye(2), torch.tensor([[1.0, 0.5], [0.0, 1.0]]))
+        analysis.whitened(torch.eye(2), size * torch.tensor([[1.0, 0.5], [0.0, 1.0]]))
+
+
+def test_whitening_is_by_scipys_root():
+    g = torch.Generator().manual_seed(0)
+    x, a = (torch.randn(n, 3, generator=g, dtype=torch.float64) for n in (5, 3))
+    root = sqrtm((x.mT @ x).numpy())
+    np.testing.assert_allclose(analysis.whitened(a, x.mT @ x).numpy(), root @ a.numpy() @ root, rtol=1e-9)
