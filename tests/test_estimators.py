@@ -66,6 +66,12 @@ def test_regressor_with_ridge_is_ridge():
     model = InContextRegressor(ridge=3.0).fit(X, y)
     scaled = make_pipeline(StandardScaler(), Ridge(alpha=3.0)).fit(X, y)
     np.testing.assert_allclose(model.predict(X), scaled.predict(X), rtol=1e-9)
+    plain = Ridge(alpha=3.0, fit_intercept=False).fit(3 * X + 1, y)
+    mine = InContextRegressor(ridge=3.0, standardize=False).fit(3 * X + 1, y)
+    np.testing.assert_allclose(mine.predict(X), plain.predict(X), rtol=1e-9)
+    X[:, 0] = X[:, 1] + 1e-2 * X[:, 0]  # hardly to be told from another, and by default enough steps to do so
+    exact = make_pipeline(StandardScaler(), Ridge(alpha=1e-3)).fit(X, y)
+    np.testing.assert_allclose(InContextRegressor().fit(X, y).predict(X), exact.predict(X), rtol=1e-7)
 
 
 def test_classifier_is_scikit_learns_optimum_with_a_constant_feature():
@@ -86,8 +92,9 @@ def test_classifier_of_three_classes_takes_each_against_the_rest():
     theirs = cross_val_score(make_pipeline(StandardScaler(), each), X, names, cv=folds).mean()
     assert abs(mine - theirs) <= 0.01
     model = InContextClassifier().fit(X, names)
-    assert model.decision_function(X).shape == (150, 3)
-    np.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
+    shares = expit(model.decision_function(X))
+    assert shares.shape == (150, 3)
+    np.testing.assert_allclose(model.predict_proba(X), shares / shares.sum(1, keepdims=True))
     assert set(model.predict(X)) == set(names)
 
 

@@ -191,6 +191,24 @@ def drawn(covariance, d, batch=2000):
     return np.linalg.eigvalsh(covariance.draw(batch, d, generator(), torch.float64).matrix.numpy())
 
 
+@pytest.mark.parametrize(
+    "covariance",
+    [
+        Isotropic(),
+        Given(matrix=torch.diag(torch.tensor([2.0, 0.0, 1.0, 1e-9]))),
+        Conditioned(),
+        HalfAndHalf(),
+        Subspace(),
+        Subspace(dimension=3),
+        Spectrum(eigenvalues=(3.0, 0.0, 0.1, 0.0)),
+    ],
+    ids=str,
+)
+def test_the_rank_of_a_covariance_is_numpys_of_what_is_drawn(covariance):
+    sigma = covariance.draw(3, 4, generator(), torch.float64).matrix.numpy()
+    assert np.linalg.matrix_rank(sigma, hermitian=True).tolist() == [covariance.rank(4)] * 3
+
+
 def test_a_given_covariance_is_itself_on_every_prompt():
     matrices = Given(matrix=SIGMA).draw(3, 3, generator(), torch.float64).matrix
     np.testing.assert_allclose(matrices, SIGMA.expand(3, 3, 3), atol=1e-15)
@@ -453,6 +471,9 @@ def test_a_series_follows_its_recursion():
     assert not bool(s.truth.clean[:, :3].any())
     noise = Autoregression(every=True).sample(400, generator(), torch.float64)
     assert (noise.target - noise.truth.clean).std().item() == pytest.approx(1, abs=0.01)
+    less = Autoregression(noise=0.3, every=True).sample(400, generator(), torch.float64)
+    apart = (less.target - less.truth.clean).std((0, 2)).numpy()
+    np.testing.assert_allclose(apart, [1.0] * 3 + [0.3] * 38, rtol=0.04)  # what a series begins with is no noise
 
 
 @pytest.mark.parametrize(("n", "seed"), [(40, 0), (40, 1), (40, 2), (200, 0)])
@@ -492,6 +513,13 @@ def test_states_of_a_chain_stay_of_order_1(per_prompt):
     squares = chains.square().mean((0, 1, 3))
     assert bool(((squares > 0.7) & (squares < 1.4)).all()), squares
     assert chains.abs().max() < 60
+
+
+@pytest.mark.parametrize("slope", [0.01, 0.5, 1.0])
+def test_the_gain_of_a_chain_keeps_the_mean_square_of_its_states(slope):
+    z, weights = np.polynomial.hermite_e.hermegauss(60)  # an even rule: half of it where z < 0
+    square = weights @ np.where(z < 0, slope * z, z) ** 2 / weights.sum()
+    assert ChainOfThought(d=7, slope=slope).gain ** 2 * 7 * square == pytest.approx(1, rel=1e-12)
 
 
 # Speed
@@ -547,6 +575,7 @@ def test_a_batch_of_64_takes_about_the_operations_of_one_prompt():
             lambda: Given(matrix=torch.tensor([[1.0, 2.0], [2.0, 1.0]])),
             "positive semidefinite, not 0; got an eigenvalue -1",
         ),
+        (lambda: Given(matrix=torch.diag(torch.tensor([1.0, -1e-4]))), "not 0; got an eigenvalue -0.0001"),
         (lambda: Given(matrix=torch.full((1, 1), torch.nan)), "matrix must be finite"),
         (lambda: SparseLinear(d=2), "nonzeros must be at most the 2 active coordinates; got 3"),
         (lambda: DecisionTree(depth=-1), "depth must be at least 0; got -1"),

@@ -258,6 +258,17 @@ def test_the_oracle_is_the_posterior_mean(task, prior, noise):
         np.testing.assert_allclose(answer[b], bayes(x, y, queries, features, prior, noise), rtol=1e-8, atol=1e-10)
 
 
+def test_the_oracle_of_a_series_is_the_posterior_mean_over_its_windows():
+    task = Autoregression(d=3, n=9, q=2, noise=0.5, scale=0.8)
+    s = draw(task, 4)
+    answer = task.oracle.predict(s.prompt)
+    features = lambda x: task.phi(torch.from_numpy(x)).numpy()  # noqa: E731
+    for x, got in zip(s.prompt.x.numpy(), answer.numpy(), strict=True):
+        windows = np.array([[*x[t - 2], *x[t - 1]] for t in range(2, 10)])
+        wanted = bayes(windows[:-1], x[2:], windows[-1:], features, np.eye(3) * 0.8**2 / 3, 0.5)
+        np.testing.assert_allclose(got, wanted, rtol=1e-8, atol=1e-10)
+
+
 @pytest.mark.parametrize(("n", "known"), [(0, 1), (2, 1), (3, 2)])
 def test_the_oracle_of_a_chain_is_the_mean_over_the_networks_that_its_links_allow(n, known):
     task = ChainOfThought(d=5, n=n, layers=2, known=known, slope=0.2)
