@@ -83,7 +83,15 @@ def test_unseen_pairs_are_zero_and_are_not_counted():
     assert not x[0, 1].any()
     assert not y[0, 1].any()
     assert torch.equal(x[1], p.x[1])
-    assert p.counts.tolist() == [1, 2]
+    assert p.counts.tolist() == [1, 2] and p.counts.dtype == torch.float64
+
+
+def test_the_seen_pairs_come_first_and_in_their_order():
+    seen = torch.tensor([[False, True, False, True], [True, False, False, False]])
+    p = Prompt(numbers(2, 4, 1) + 1, numbers(2, 4, 1) + 11, numbers(2, 1, 1), seen)
+    x, y, first = p.seen_first
+    assert x[..., 0].tolist() == [[2, 4, 0, 0], [5, 0, 0, 0]] and y[..., 0].tolist() == [[12, 14, 0, 0], [15, 0, 0, 0]]
+    assert first.tolist() == [[True, True, False, False], [True, False, False, False]]
 
 
 def test_a_dense_prompt_expands_into_its_prefixes():

@@ -313,7 +313,7 @@ def test_sparse_weights_have_three_nonzeros_on_uniformly_random_active_coordinat
 
 @pytest.mark.parametrize("depth", [0, 1, 4])
 def test_decision_trees_are_walked_as_a_plain_loop_walks_them(depth):
-    s = DecisionTree(d=5, n=9, depth=depth, dense=True).sample(6, generator(), torch.float64)
+    s = DecisionTree(d=5, n=9, depth=depth, dense=True, active=3).sample(6, generator(), torch.float64)  # others are 0
     for b in range(6):
         coordinates, leaves = s.truth.latent.coordinates[b].tolist(), s.truth.latent.leaves[b].tolist()
         for x, y in zip(s.prompt.x[b].tolist(), s.prompt.y[b, :, 0].tolist(), strict=True):
@@ -364,6 +364,8 @@ def test_logistic_labels_are_signs():
     s = LogisticRegression(n=30).sample(50, generator(), torch.float64)
     assert torch.equal(s.prompt.y, (s.prompt.x @ s.truth.latent.w).sign())
     assert torch.equal(s.target, s.truth.clean)
+    nothing = s.truth.latent._replace(w=torch.zeros_like(s.truth.latent.w))
+    assert LogisticRegression().labels(nothing, s.prompt.x).eq(1).all()
     assert LogisticRegression().oracle is None
 
 

@@ -82,6 +82,8 @@ def test_another_covariance_changes_the_inputs_and_not_the_functions():
     x = shifted.prompt.x.flatten(0, 1).numpy()
     np.testing.assert_allclose(np.cov(x.T), sigma, atol=5 * 2 * np.sqrt(2 / len(x)))
     np.testing.assert_allclose(shifted.truth.latent.covariance.matrix[0], sigma, atol=1e-14)
+    few = OtherCovariance(LinearRegression(d=3, n=9, active=2), covariance=Given(matrix=sigma))
+    assert few.rank == np.linalg.matrix_rank(draw(few, 1).prompt.x[0].numpy()) == 2
 
 
 def test_a_half_subspace_has_half_the_rank_and_trace_d():
@@ -226,6 +228,7 @@ def bayes(x, y, queries, features, prior, noise):
 SIGMA = torch.tensor([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 0.5]], dtype=torch.float64)
 CASES = {
     "linear": (LinearRegression(d=3, n=2, k=2, noise=0.5), np.eye(3), 0.5),
+    "inverse and isotropic": (LinearRegression(d=3, n=2, noise=0.5, prior="inverse"), np.eye(3), 0.5),
     "inverse": (
         LinearRegression(d=3, n=2, noise=0.5, covariance=Given(matrix=SIGMA), prior="inverse"),
         np.linalg.inv(SIGMA.numpy()),
