@@ -539,6 +539,19 @@ def test_backtracking_takes_the_first_halving_that_is_armijos():
     assert {0, 1, 2, 3, 4} <= set(halved), sorted(set(halved))
 
 
+def test_a_damped_step_has_its_derivative_far_on_the_wrong_side_and_at_the_optimum():
+    p, _, _ = draw(22, 1, d=2, n=5)
+    p = Prompt(p.x, p.y.sign(), p.queries)
+    solver = DampedNewton(mu=0.1)
+    s = solver.init(p)
+    far = (-4000 * p.x[:, :1] * p.y[:, :1]).mT.requires_grad_()
+    assert bool((-p.y * (p.x @ far) > 2000).any())
+    assert torch.autograd.gradcheck(lambda w: solver.step(p, s._replace(w=w), 0).w, far, eps=1e-3)
+    x = torch.zeros(1, 5, 2, dtype=DOUBLE, requires_grad=True)  # the first w is the best one
+    answer = solver.predict(Prompt(x, p.y, p.queries))
+    assert bool(torch.autograd.grad(answer.sum(), x)[0].isfinite().all()) and not bool(answer.any())
+
+
 @pytest.mark.parametrize("eta", [None, 0.3])
 def test_logistic_gradient_descent_is_its_formula(eta):
     p, _, _ = draw(22, 1, d=3, n=8, k=2)

@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 import torch
 
-from algoformer import On
+from algoformer import Chains, On
 from algoformer.solvers import Averaging, GradientDescent, LeastSquares, Ridge
 from algoformer.solvers.reductions import Features, Links, Windows
 from algoformer.tasks import (
@@ -286,6 +286,11 @@ def test_the_oracle_of_a_chain_is_the_mean_over_the_networks_that_its_links_allo
         states = np.where(z < 0, 0.2 * z, z)
         off = (answer[b, 0].numpy() - states.mean(0)) / (states.std(0) / 50_000**0.5)
         assert np.abs(off).max() < 4.5
+
+
+def test_the_oracle_of_a_chain_answers_states_of_0_with_0():
+    none = Chains(torch.zeros(2, 3, 4, 2), torch.zeros(2, 1, 2))
+    assert ChainOfThought(d=2, layers=3).oracle.predict(none).eq(0).all()
 
 
 def test_the_oracle_of_a_chain_knows_what_no_chain_was_needed_for():
