@@ -87,7 +87,7 @@ def test_every_digit_is_enclosed_even_at_ten_to_the_forty():
         for n in (1, 20, 10**6, 10**40):
             looped, layered = looped_optimum(d, n, 10), layered_optimum(d, n, 6)
             for e in (looped.a, 1 - looped.a, looped.loss, layered.loss, *layered.a, *(1 - a for a in layered.a)):
-                assert e.high - e.low <= abs(e.middle) * Fraction(1, 10**13)
+                assert 0 <= e.high - e.low <= abs(e.middle) * Fraction(1, 10**13)
             assert len(layered.a) == 6
             assert all(low.high < high.low for low, high in zip(layered.a, layered.a[1:], strict=False))
 
@@ -153,6 +153,13 @@ def test_ahns_preconditioner_has_the_known_entries():
     )
 
 
+def test_ahns_preconditioner_of_a_dense_covariance_is_numpys_inverse(generator):
+    root = torch.randn(4, 4, dtype=torch.float64, generator=generator).numpy()
+    C = root @ root.T
+    wanted = np.linalg.inv(C * (1 + 1 / 7) + np.trace(C) / 7 * np.eye(4))
+    np.testing.assert_allclose(one_layer_optimum(torch.from_numpy(C), 7).A.numpy(), wanted, rtol=1e-9, atol=1e-12)
+
+
 def test_bounds_agree_with_the_sizes_at_which_they_change():
     for d, loops in ((2, 1), (5, 2), (10, 4)):
         n = bounds.optimum_size(d, loops)
@@ -170,6 +177,8 @@ def test_bounds_agree_with_the_sizes_at_which_they_change():
     assert bounds.closeness(16, 2) == pytest.approx(36)
     assert bounds.moment_radius(3, 400, 5) == pytest.approx(3)
     assert bounds.shift_factor(1, 10**60, 2, 0.5) == pytest.approx(0.5**4, rel=1e-4)
+    near = 16 * bounds.delta(3, 10**6, 2) * 3**0.25
+    assert bounds.shift_factor(3, 10**6, 2, 0.5) == pytest.approx((1 + near) ** 2 * (0.5 + near) ** 4)
     assert bounds.delta(5, 10**400, 2) == pytest.approx((8 * 2 * 5) ** 0.25 * 10**-50.0, rel=1e-12)
     assert bounds.moment_radius(3, 10**400, 5) == pytest.approx(60 * 10**-200.0, rel=1e-12)
     assert bounds.optimum_radius(20, bounds.informative_size(20, 88), 88) == pytest.approx(1, rel=1e-9)

@@ -255,6 +255,15 @@ def test_one_layer_has_the_loss_of_the_attention_on_literal_prompts(generator):
     assert agrees(one_layer(b, A, C, n), error.square())
 
 
+def test_one_layer_of_one_input_has_the_loss_found_by_hand_from_moments():
+    x, beta, A, a, c = (Fraction(*v) for v in ((2, 3), (1, 2), (-3, 5), (1, 7), (5, 4)))  # b = (x, beta), Sigma = c
+    for n in (1, 3, 10):
+        # the error is w + s (k + l w + m w^2) times x_q with s ~ c chi^2_n / n
+        k, line, m = x * A, beta * A + x * a, beta * a
+        wanted = 1 + 2 * c * line + c**2 * (1 + Fraction(2, n)) * (k**2 + line**2 + 2 * k * m + 3 * m**2)
+        assert one_layer([x, beta], [[A], [a]], [[c]], n) == c * wanted
+
+
 def test_ahns_minimiser_has_zero_gradient_and_the_known_loss():
     cases = [(SIGMA, 20, 0.681756382740799), (SIGMA, 10, 1.10357172249921), (EYE, 20, 15 / 13), (EYE, 3, 10 / 3)]
     for C, n, value in cases:
