@@ -73,6 +73,10 @@ def meeting(self, p):
     return Halving.init(self, p) + p.pairs[0].sum()
 
 
+def asking_together(self, p):
+    return Halving.init(self, p) + p.queries.sum((1, 2))[:, None, None]
+
+
 def single(self, p, s):
     return s.float() if s.dtype == torch.float64 else s.double()
 
@@ -99,6 +103,7 @@ def detached(self, p, s):
         ({"init": counting}, "more_unseen_pairs_change_nothing"),
         ({"init": ordered}, "permutation"),
         ({"init": meeting}, "prompts_of_a_batch_do_not_meet"),
+        ({"init": asking_together}, "queries_of_a_prompt_do_not_meet"),
         ({"read": single}, "shape_and_dtype"),
         ({"read": biased}, "no_pairs"),
         ({"read": detached}, "autograd_flows_or_is_refused_by_name"),

@@ -162,6 +162,14 @@ def _law_prompts_of_a_batch_do_not_meet(c: _Case) -> None:
     c.agree(torch.cat([c.algorithm.predict(p[i : i + 1]) for i in range(len(whole))]), whole, "one prompt at a time")
 
 
+def _law_queries_of_a_prompt_do_not_meet(c: _Case) -> None:
+    if (p := c.pairs()) is None:
+        return
+    whole = c.algorithm.predict(p)
+    each = [c.algorithm.predict(replace(p, queries=p.queries[:, i : i + 1])) for i in range(whole.shape[1])]
+    c.agree(torch.cat(each, 1), whole, "one query at a time")
+
+
 def _law_unseen_pairs_have_no_influence(c: _Case) -> None:
     for p in c.with_ties():
         seen, g = p.seen[:, :, None], torch.Generator().manual_seed(1)
