@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import hashlib
 import itertools
 import json
 import math
@@ -83,6 +84,10 @@ TINY = {"features": 3, "width": 16, "heads": 2, "positions": 16}
 def tiny(seed=0, **changes):
     config = AlgoFormerConfig(**{**TINY, "loops": 3, **changes})
     return AlgoFormer(config, torch.Generator().manual_seed(seed))
+
+
+def rows(log):
+    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def process(script, *arguments):
@@ -365,8 +370,8 @@ def test_a_run_that_is_not_at_full_size_by_half_its_steps_is_marked_stuck(tmp_pa
     )
     result = train(tiny(), TASK, config, tmp_path)
     assert result.stuck and result.reached == [{"step": 0, "dims": 1}]
-    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert {"step": 5, "event": "stuck"} in rows
+    assert {"step": 5, "event": "stuck"} in rows(tmp_path / "log.jsonl")
+    assert train(tiny(), TASK, replace(config, steps=9)).stuck
     quick = train(tiny(), TASK, replace(config, advance=-9.0, lr=1e-3))
     assert not quick.stuck and [r["dims"] for r in quick.reached] == [1, 2, 3]
 
@@ -419,6 +424,73 @@ def test_the_learning_rate_warms_up_and_follows_a_cosine():
     assert replace(c, schedule="constant", final_lr=0.0).rate(100) == 1.0
 
 
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"optimiser": "adam"}, {"clip": 1e3}, {"clip": None}, {"gradient_loops": 4}, {"robust": 0.5}, {"loss": "eq6"}],
+    ids=str,
+)
+def test_a_run_is_the_loop_that_one_would_write_by_hand(how):
+    config = TrainConfig(
+        steps=6,
+        batch=4,
+        seed=3,
+        lr=1e-2,
+        betas=(0.8, 0.95),
+        weight_decay=0.1,
+        warmup=3,
+        ema=0.7,
+        window=2,
+        random_loops=(2, 4),
+        **{"clip": 0.05, **how},
+    )
+    model, twin = (tiny(attention="linear").double() for _ in range(2))  # a softmax has no gradient at biases of keys
+    train(model, TASK, config)
+    data, sizes = Data(TASK, config, torch.device("cpu"), torch.float64), Curriculum(TASK, config, 3)
+    kind = torch.optim.Adam if config.optimiser == "adam" else torch.optim.AdamW
+    adam = kind(twin.parameters(), betas=(0.8, 0.95), weight_decay=0.1)
+    average = [v.detach().clone() for v in twin.parameters()]
+    for step in range(6):
+        size = sizes.size(step)
+        p, target, *_ = data.batch(step, size)
+        s = twin.init(p)
+        answers = [twin.read(p, s)]
+        for t in range(size.loops):
+            s = twin.step(p, s, t)
+            s = s._replace(z=s.z.detach()) if t < size.loops - how.get("gradient_loops", 2) else s
+            answers.append(twin.read(p, s))
+        error = (torch.stack(answers[-3 if "loss" in how else -2 :]) - target).square()
+        error = (1 + error / how["robust"]).log() if "robust" in how else error
+        adam.param_groups[0]["lr"] = config.rate(step)
+        adam.zero_grad()
+        (error.mean((1, 2, 3)).sum() / 2).backward()
+        torch.nn.utils.clip_grad_norm_(twin.parameters(), config.clip or math.inf)
+        adam.step()
+        average = [0.7 * a + 0.3 * v.detach() for a, v in zip(average, twin.parameters(), strict=True)]
+    assert {sizes.size(step).loops for step in range(6)} == {2, 3, 4}
+    for mine, wanted in zip(model.parameters(), average, strict=True):
+        torch.testing.assert_close(mine.detach(), wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_a_line_of_the_log_is_the_mean_over_the_steps_since_the_line_before(tmp_path):
+    ramp = {"dims": Ramp(start=2, stop=3), "advance_after": 99}
+    config = TrainConfig(steps=12, batch=4, lr=1e-2, warmup=4, log_every=5, **ramp)
+    result = train(tiny(), TASK, config, tmp_path / "few", until=99)
+    train(tiny(), TASK, replace(config, log_every=1), tmp_path / "all")
+    few, each = ([r for r in rows(tmp_path / name / "log.jsonl") if "loss" in r] for name in ("few", "all"))
+    ends = [row["step"] for row in few]
+    assert ends == [5, 10, 12]
+    for row, begin, end in zip(few, [0, *ends], ends, strict=False):
+        for name in ("loss", "gradient"):
+            assert row[name] == pytest.approx(np.mean([one[name] for one in each[begin:end]]))
+        assert row["lr"] == config.rate(end - 1)
+    assert (result.step, result.loss) == (12, few[-1]["loss"])
+    running = each[0]["loss"]
+    for one in each[1:]:
+        running = 0.98 * running + 0.02 * one["loss"]
+    state = checkpoint.latest(tmp_path / "few" / "checkpoints")[1]["curriculum"]
+    assert state["running"] == pytest.approx(running) and state["stage"] == 0
+
+
 def test_the_averaged_weights_are_the_models_at_the_end(tmp_path):
     config = TrainConfig(steps=6, batch=4, ema=0.5, lr=1e-2, warmup=0, log_every=1, checkpoint_every=1, keep=9)
     model = tiny()
@@ -429,19 +501,23 @@ def test_the_averaged_weights_are_the_models_at_the_end(tmp_path):
         tree = checkpoint.read(tmp_path / "checkpoints" / f"step-{step:08d}")
         average = 0.5 * average + 0.5 * tree["weights"]["embed.weight"]
     torch.testing.assert_close(model.embed.weight.detach(), average, rtol=1e-5, atol=1e-7)
+    paused = tiny()
+    train(paused, TASK, config, until=5)  # it goes on from the weights themselves
+    before = checkpoint.read(tmp_path / "checkpoints" / "step-00000005")["weights"]
+    assert torch.equal(paused.embed.weight, before["embed.weight"])
 
 
 def test_dropout_too_is_a_function_of_seed_and_step():
-    def losses(ambient):
+    def losses(ambient, **how):
         out = []
         torch.manual_seed(ambient)
-        train(
-            tiny(dropout=0.3), TASK, TrainConfig(steps=4, batch=4, log_every=1), progress=lambda p: out.append(p.loss)
-        )
+        config = TrainConfig(steps=4, batch=4, log_every=1, **how)
+        train(tiny(dropout=0.3), TASK, config, progress=lambda p: out.append(p.loss))
         return out
 
     state = torch.get_rng_state()
     assert losses(0) == losses(1)
+    assert len(set(losses(0, pool=4, lr=1e-12))) == 4  # one batch, and weights that stay where they are
     torch.set_rng_state(state)
 
 
@@ -476,6 +552,7 @@ def test_a_refused_run_leaves_a_model_as_it_was(tmp_path):
 
 def test_a_look_that_fails_leaves_the_weights_of_training():
     def look(model):
+        assert not model.training
         raise RuntimeError("no")
 
     config = TrainConfig(steps=10, batch=4, lr=1e-2, warmup=0, ema=0.99)
@@ -666,12 +743,25 @@ def test_only_the_last_few_checkpoints_are_kept(tmp_path):
     for step in (5, 10, 15, 100_000_000):
         checkpoint.write(tmp_path, step, {"step": step}, 2)
     assert list(checkpoint.steps(tmp_path)) == [15, 100_000_000]
+    (tmp_path / ".step-00000020-1").mkdir()  # what a process left that was killed while it wrote
     checkpoint.write(tmp_path, 20, {"step": 20}, 2)  # of a run that went on from 15: the later one was torn
-    assert list(checkpoint.steps(tmp_path)) == [15, 20]
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["step-00000015", "step-00000020"]
 
 
-@pytest.mark.parametrize("spoil", ["cut", "flip", "missing", "json", "name", "huge", "pickle"])
-def test_a_torn_or_hostile_checkpoint_is_passed_over_for_the_one_before(spoil, tmp_path):
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        ("cut", "its checksum differs"),
+        ("flip", "its checksum differs"),
+        ("missing", "No such file"),
+        ("json", "must hold a whole checkpoint"),
+        ("number", "its checksum differs"),
+        ("name", "a shard must be called"),
+        ("huge", "must have at most 67108864 bytes"),
+        ("pickle", "its checksum differs"),
+    ],
+)
+def test_a_torn_or_hostile_checkpoint_is_passed_over_for_the_one_before(spoil, said, tmp_path):
     for step in (1, 2):
         checkpoint.write(tmp_path, step, {"step": step, "v": torch.full((8,), float(step))}, 2)
     folder = tmp_path / "step-00000002"
@@ -686,19 +776,33 @@ def test_a_torn_or_hostile_checkpoint_is_passed_over_for_the_one_before(spoil, t
             shard.unlink()
         case "json":
             state.write_text(text[: len(text) // 2])
-        case "name":
-            state.write_text(text.replace("shard-0000.safetensors", "../../../etc/passwd"))
+        case "number":  # JSON as before, of another step
+            state.write_text(text.replace('["step", 2]', '["step", 3]'))
+        case "name":  # by someone who knows how to make a checksum
+            body = json.loads(text.replace("shard-0000.safetensors", "../../../etc/passwd"))["state"]
+            checksum = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+            state.write_text(json.dumps({"sha256": checksum, "state": body}))
         case "huge":
             state.write_bytes(b"[" * (checkpoint.TEXT + 1))
         case "pickle":
             shard.write_bytes(pickle.dumps({"v": torch.ones(8)}))
-    with pytest.raises(checkpoint.Torn):
+    with pytest.raises(checkpoint.Torn, match=said):
         checkpoint.read(folder)
     step, tree, wrong = checkpoint.latest(tmp_path)
     assert step == 1 and torch.equal(tree["v"], torch.ones(8)) and len(wrong) == 1
     shutil.rmtree(tmp_path / "step-00000001")
     with pytest.raises(checkpoint.Torn):
         checkpoint.latest(tmp_path)
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_others_go(tmp_path, monkeypatch):
+    checkpoint.write(tmp_path, 1, {"step": 1}, 1)
+    synced = []
+    monkeypatch.setattr(checkpoint, "sync", lambda folder: synced.append((folder, sorted(checkpoint.steps(tmp_path)))))
+    checkpoint.write(tmp_path, 2, {"step": 2}, 1)
+    (draft, before), (place, after) = synced
+    assert draft.name.startswith(".step-00000002") and before == [1]
+    assert place == tmp_path and after == [1, 2] and list(checkpoint.steps(tmp_path)) == [2]
 
 
 def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
@@ -752,15 +856,31 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
 
 
 def test_a_paused_run_goes_on_bit_for_bit(tmp_path):
-    config = TrainConfig(steps=12, batch=4, log_every=5, checkpoint_every=100, optimiser="lbfgs", clip=None, lr=0.1)
+    config = TrainConfig(
+        steps=12, batch=4, log_every=5, checkpoint_every=100, optimiser="lbfgs", clip=None, lr=0.1, ema=0.9
+    )
     whole, parts = tiny(), tiny()
     train(whole, TASK, config, tmp_path / "whole")
     for until in (3, 7, 12):
+        assert not (tmp_path / "parts" / "model").exists()
         assert train(parts, TASK, config, tmp_path / "parts", until=until).step == until
         parts = tiny(seed=5) if until < 12 else parts  # all comes from the folder
     for mine, other in zip(whole.parameters(), parts.parameters(), strict=True):
         assert torch.equal(mine, other)
     assert (tmp_path / "whole" / "log.jsonl").read_bytes() == (tmp_path / "parts" / "log.jsonl").read_bytes()
+
+
+def test_what_was_known_of_a_run_is_known_when_it_goes_on(tmp_path):
+    config = TrainConfig(
+        steps=10, batch=4, lr=1e-9, dims=Ramp(start=1, stop=3), advance=0.99, advance_after=1, log_every=1
+    )
+    whole = train(tiny(), TASK, config)
+    train(tiny(), TASK, config, tmp_path, until=6)
+    train(tiny(), TASK, config, tmp_path)
+    again = train(tiny(), TASK, config, tmp_path)  # it has ended
+    assert replace(again, seconds=0.0, first_step=0.0) == replace(whole, seconds=0.0, first_step=0.0) and again.stuck
+    first = next(row["loss"] for row in rows(tmp_path / "log.jsonl") if "loss" in row)
+    assert checkpoint.latest(tmp_path / "checkpoints")[1]["first_loss"] == first  # what a divergence is held against
 
 
 def test_a_torn_last_checkpoint_costs_only_its_own_steps(tmp_path):
@@ -850,12 +970,39 @@ def test_processes_that_share_a_run_stop_for_one_reason(tmp_path, monkeypatch):
             train(tiny(), TASK, config, tmp_path / stop.__name__ / str(facts))
 
 
-def test_a_signal_in_the_last_step_stops_the_caller_too(tmp_path):
-    watch = Watch(100, lambda model: os.kill(os.getpid(), signal.SIGINT) or {})
+@pytest.mark.parametrize("place", ["watch", "step"])
+def test_a_signal_in_the_last_step_stops_the_caller_too(place, tmp_path, monkeypatch):
+    def interrupt(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+        return {}
+
+    sample, draws = LinearRegression.sample, itertools.count()  # the first is to see that all fits
+
+    def drawn(self, *args):
+        if next(draws) == 3:
+            interrupt()
+        return sample(self, *args)
+
+    if place == "step":
+        monkeypatch.setattr(LinearRegression, "sample", drawn)
     config = TrainConfig(steps=3, batch=4, log_every=1)
     with pytest.raises(Interrupted, match="stopped after step 3, to which this run was to go"):
-        train(tiny(), TASK, config, tmp_path, watch=watch)
+        train(tiny(), TASK, config, tmp_path, watch=Watch(100, interrupt) if place == "watch" else None)
     assert (tmp_path / "model" / "config.json").exists()  # and the run is finished
+
+
+def test_a_second_signal_stops_at_once_and_signals_mean_afterwards_what_they_meant(tmp_path):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    def interrupt(model):
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        return {}
+
+    with pytest.raises(KeyboardInterrupt) as found:
+        train(tiny(), TASK, TrainConfig(steps=3, batch=4, log_every=1), tmp_path, watch=Watch(1, interrupt))
+    assert found.type is KeyboardInterrupt and not list(checkpoint.steps(tmp_path / "checkpoints"))
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_a_run_of_another_config_is_refused_with_the_fields_that_differ(tmp_path):
@@ -916,12 +1063,14 @@ def test_a_checkpoint_of_averaged_weights_loads_as_its_average(optimiser, tmp_pa
 
 
 def test_a_finished_run_loads_from_its_folder_a_checkpoint_or_its_model(tmp_path, generator, monkeypatch):
-    config = TrainConfig(steps=4, batch=4, log_every=2)
-    model = tiny()
+    config = TrainConfig(steps=4, batch=4, log_every=2, checkpoint_every=2)
+    model, half = tiny(), tiny()
     train(model, TASK, config, tmp_path)
+    train(half, TASK, config, until=2)
     p = TASK.sample(3, generator).prompt
     for source in (tmp_path, tmp_path / "model", tmp_path / "checkpoints" / "step-00000004"):
-        assert torch.equal(load(source).predict(p), model.predict(p))
+        assert torch.equal(load(source).predict(p), model.predict(p)) and not load(source).training
+    assert torch.equal(load(tmp_path / "checkpoints" / "step-00000002").predict(p), half.predict(p))
     for source in (tmp_path, tmp_path / "checkpoints" / "step-00000004"):
         assert recipe_of(source) == (model.config, TASK, config)
     with pytest.raises(ValueError, match=r"the task must be given \(--task\) with a model that was saved alone"):
@@ -935,6 +1084,10 @@ def test_a_finished_run_loads_from_its_folder_a_checkpoint_or_its_model(tmp_path
     for bad in ("nowhere", "checkpoints"):
         with pytest.raises(ValueError):
             load(tmp_path / bad)
+    (tmp_path / "checkpoints").rename(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="must hold a model or a checkpoint; got neither"):
+        load(tmp_path)
+    (tmp_path / "elsewhere").rename(tmp_path / "checkpoints")
     about = json.loads((tmp_path / "config.json").read_text())
     about["model"]["class"] = "os.system"
     (tmp_path / "config.json").write_text(json.dumps(about))
