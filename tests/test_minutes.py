@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import hashlib
+import io
 import itertools
 import json
 import multiprocessing
@@ -10,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -357,6 +360,47 @@ def test_small_things_go_first_and_what_has_no_room_is_named(tmp_path):
         "ours_linear/a.json",
         "unfinished/r/k/c",
     ]
+
+
+def test_a_package_of_many_small_files_has_no_more_bytes_than_it_may(tmp_path):
+    results(tmp_path / "out", {f"answers/{i}.safetensors": "x" for i in range(60)}, 1000.5)
+    put = pack(tmp_path / "out", tmp_path / "parts", most=10 * 10_240)
+    assert 0 < sum(file.stat().st_size for file in put.files) <= 10 * 10_240
+    assert len(put.left) + len(unpack(tmp_path / "parts", tmp_path / "in")) == 60 and len(put.left) < 15
+
+
+def test_of_what_is_finished_the_new_alone_goes_and_the_newest_models_first(tmp_path):
+    def wrote(at, *names):
+        results(tmp_path / "out", dict.fromkeys(names, "x" * 512), at)
+        for model in (tmp_path / "out").glob("models/*"):
+            os.utime(model, (ages[model.name],) * 2)
+
+    ages = {"old": 1000, "one": 3000, "two": 4000, "draft.12.tmp": 5000}
+    wrote(1000, "answers/old.safetensors", "ours_linear/old.json", "unfinished/r/k/c", "models/old/w")
+    wrote(3000, "answers/new.safetensors", "ours_linear/new.json", *(f"models/{name}/w" for name in ages))
+    put = pack(tmp_path / "out", tmp_path / "parts", since=2000, most=1024 + 4 * 2048)
+    assert put.left == [tmp_path / "out" / "models" / "one"]
+    assert sorted(unpack(tmp_path / "parts", tmp_path / "in")) == [
+        "answers/new.safetensors",
+        "models/two/w",
+        "ours_linear/new.json",
+        "unfinished/r/k/c",
+    ]
+
+
+def test_a_package_that_leads_outside_of_its_folder_is_refused_and_takes_nothing_away(tmp_path):
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("unfinished/../../other"))
+    digest = hashlib.sha256(whole.getvalue()).hexdigest()[:16]
+    results(tmp_path, {"other/mine": "mine", "in/unfinished/r/k/c": "c"}, 1000)
+    before = stored(tmp_path)
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / f"results-{digest}-0-of-1.part").write_bytes(whole.getvalue())
+    with pytest.raises(ValueError, match="the paths of a package must lie inside of it"):
+        unpack(tmp_path / "parts", tmp_path / "in")
+    shutil.rmtree(tmp_path / "parts")
+    assert stored(tmp_path) == before
 
 
 def test_parts_that_are_missing_changed_or_mixed_are_refused(tmp_path, monkeypatch):

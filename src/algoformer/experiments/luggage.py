@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import re
 import shutil
 import tarfile
@@ -39,12 +40,12 @@ class Packed:
 
 def pack(out: str | Path, folder: str | Path, *, since: float = 0.0, most: int = MOST) -> Packed:
     """Write what a folder of results holds into a few files: all that is unfinished, and what is newer than `since`."""
-    root, room, left = Path(out), most, []
+    root, room, left = Path(out), most - 2 * tarfile.BLOCKSIZE, []  # an archive ends with two blocks
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:
         for unit in _units(root, since):
             files = [unit] if unit.is_file() else sorted(p for p in unit.rglob("*") if p.is_file())
-            size = sum(file.stat().st_size + 1536 for file in files)
+            size = sum(3 + math.ceil(file.stat().st_size / tarfile.BLOCKSIZE) for file in files) * tarfile.BLOCKSIZE
             if size > room:
                 left.append(unit)
                 continue
