@@ -1,6 +1,7 @@
 """Experiments: claims and verdicts, results on disk, runs that are resumed, killed and retried, and every smoke run."""
 
 import dataclasses
+import itertools
 import json
 import math
 import multiprocessing
@@ -131,6 +132,9 @@ def test_the_margin_of_several_runs_is_the_least():
     (found,) = judge([[claim(m)] for m in (0.2, 0.9, 0.5)])
     assert found.margin == pytest.approx(0.1)
     assert found.measured == (0.2, 0.9, 0.5)
+    for values in itertools.permutations((0.2, math.nan, 0.5)):
+        (found,) = judge([[claim(m)] for m in values])
+        assert math.isnan(found.margin) and found.verdict == Verdict.FAILS
 
 
 def test_runs_that_make_other_claims_are_not_judged_together():

@@ -68,7 +68,7 @@ def test_the_interval_is_students(values):
 
 def paired(*values, errors=((0.1, 0.1),) * 8, **more):
     claims = [
-        Claim(text="a", source="b", measured=v, sense="<", bound=0.0, errors=e, paired=True, **more)
+        Claim(text="a", source="b", measured=v, bound=0.0, errors=e, paired=True, **{"sense": "<", **more})
         for v, e in zip(values, errors, strict=False)
     ]
     return judge([[c] for c in claims])[0]
@@ -83,6 +83,9 @@ def test_a_paired_claim_holds_where_its_interval_does():
     found = paired(-1.0, -1.1, -0.9)
     assert found.interval == pytest.approx(scipy.stats.t.interval(0.95, 2, -1.0, scipy.stats.sem([-1, -1.1, -0.9])))
     assert found.margin == pytest.approx(-found.interval[1])
+    mirrored = paired(1.0, 1.1, 0.9, sense=">")
+    assert (mirrored.verdict, mirrored.margin) == (Verdict.HOLDS, pytest.approx(found.margin))
+    assert paired(1.0, 0.01, 2.0, sense=">").label == "fails: not separated"
 
 
 def test_a_stuck_seed_counts_and_a_model_that_never_learned_is_no_comparison():
@@ -91,6 +94,11 @@ def test_a_stuck_seed_counts_and_a_model_that_never_learned_is_no_comparison():
     never = ((0.01, 1.0),) * 3
     assert paired(-2.0, -2.0, -2.1, errors=never).verdict == Verdict.UNTESTED
     assert paired(-1.0, -1.1, -0.9, comparable=False).verdict == Verdict.UNTESTED
+    runs = [
+        [Claim(text="a", source="b", measured=-1.0, sense="<", bound=0.0, paired=True, comparable=i != 1)]
+        for i in range(3)
+    ]
+    assert judge(runs)[0].verdict == Verdict.UNTESTED  # one that is no comparison is enough
 
 
 def raced(a, b, *, flops=(1.0, 1.0), parameters=(1, 1)):
