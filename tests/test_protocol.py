@@ -17,7 +17,7 @@ import algoformer.models
 import algoformer.tasks
 import algoformer.training
 from algoformer.experiments import Claim, Site, Verdict, judge, load, protocol
-from algoformer.experiments.comparison import Race, above, below, draw_all, flattened
+from algoformer.experiments.comparison import Race, above, below, draw_all, flattened, race
 from algoformer.experiments.estimate import MEASURED, flops, seconds_a_step, work
 from algoformer.experiments.experiment import t_interval
 from algoformer.experiments.ledger import Ledger, entries
@@ -26,6 +26,7 @@ from algoformer.experiments.protocol import (
     RATES,
     TEST,
     VALIDATION,
+    Measured,
     PowerLaw,
     at,
     fall,
@@ -36,7 +37,7 @@ from algoformer.experiments.protocol import (
     zeros,
 )
 from algoformer.experiments.registry import EXPERIMENTS
-from algoformer.experiments.softmax import TINY, Softmax, stored
+from algoformer.experiments.softmax import TINY, Rate, Softmax, stored
 from algoformer.models import LinearSelfAttentionConfig
 from algoformer.tasks import ChainOfThought, LinearRegression, Representation
 from algoformer.training import Recipe, TrainConfig, Watch, evaluate, train
@@ -131,6 +132,8 @@ def test_each_axis_has_a_verdict_of_its_own():
     assert by_flops.measured == pytest.approx(math.log10(2))  # 25 steps of one cost what 100 of the other do
     assert not by_parameters.comparable and by_steps.comparable
     assert all(c.paired for c in (by_steps, by_mean, by_flops, by_parameters))
+    as_large = dataclasses.replace(race, parameters={"AlgoFormer": 1, "looped": 1})
+    assert below(as_large, "AlgoFormer", "looped", "a test")[3].comparable
 
 
 def test_a_figure_has_a_line_for_every_seed_and_names_what_stuck():
@@ -158,6 +161,9 @@ def test_a_curve_has_flattened_that_falls_by_less_than_a_tenth_in_its_last_third
     line = [(s, s**-exponent) for s in steps]
     assert fall(tuple(map(list, zip(*line, strict=True)))) == pytest.approx(1 - (2 / 3) ** exponent)
     assert flattened(raced(line, line)).holds is flat
+    noisy = flattened(dataclasses.replace(raced(line, line), oracle=[[0.0, 0.9]]))  # nine tenths of the error is noise
+    error = [0.9 + 0.1 * s**-exponent for s in (200, 300)]
+    assert noisy.measured == pytest.approx(1 - error[1] / error[0]) and noisy.holds
 
 
 def test_a_curve_that_is_noise_about_the_oracle_has_flattened():
@@ -351,6 +357,42 @@ def test_the_rate_is_the_best_of_its_pilots(monkeypatch):
     assert rate.tried[1e-4] == pytest.approx(2 * rate.tried[3e-4])
     assert set(seen) == {(PILOT_SEED, VALIDATION, settings.pilot)}
     assert dataclasses.replace(settings, rates=()).rate(None, task, Site()) == (settings.lr, {})
+
+
+def test_a_part_takes_the_rate_of_the_model_it_is_a_part_of(monkeypatch):
+    config = load("ours_parts").SMOKE
+    monkeypatch.setattr(
+        Softmax, "rate", lambda self, model, *_, **__: Rate(1e-3 if model.pre and model.post else 1e-5, {})
+    )
+    parts = [name for name, e in config.entrants.items() if e.like]
+    assert len(parts) == 2 and all(config.chosen(name, Site()).train.lr == 1e-3 for name in parts)
+
+
+def test_a_race_is_above_the_oracle_of_the_prompts_that_were_asked(monkeypatch):
+    """Curves are of the prompts of validation, errors of those of the test; a chain asks several states a position."""
+    config = load("algoformer2024_fig2c").SMOKE
+    task = config.subject
+
+    def of_oracle(prompts, seed):
+        return evaluate(task.oracle, task, prompts=prompts, seed=seed, clean=True)
+
+    def shares(values, seen, last):
+        asked = slice(-task.layers, None) if last else slice(None)
+        floor, zero = np.mean(seen.mean[-1][asked]), np.mean(seen.zeros[asked])
+        return pytest.approx([(v - floor) / (zero - floor) for v in values], rel=1e-4)
+
+    monkeypatch.setattr("algoformer.experiments.comparison.WATCHED", 64)
+    validation, test = of_oracle(64, VALIDATION), of_oracle(config.prompts, TEST)
+    asked = [0.1 + 0.01 * i for i in range(task.layers * (task.n + 1))]
+    found = Measured(outcome="finished", loops=[], errors=[asked], steps=[1, 2], last=[0.5, 0.2], mean=[0.6, 0.3])
+    monkeypatch.setattr("algoformer.experiments.comparison.measured", lambda *_, **__: found)
+    monkeypatch.setattr(Softmax, "rate", lambda *_, **__: Rate(1e-3, {}))
+    result = race(config, Site())
+    for name, curve in result.curves.items():
+        assert curve["last"] == shares([0.5, 0.2], validation, True)
+        assert curve["mean"] == shares([0.6, 0.3], validation, False)
+        assert [above(result, name)] == shares([np.mean(asked[-task.layers :])], test, True)
+        assert [above(result, name, mean=True)] == shares([np.mean(asked)], test, False)
 
 
 @pytest.mark.parametrize("name", KEPT)

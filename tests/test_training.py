@@ -276,6 +276,20 @@ def test_data_are_a_function_of_seed_and_step():
     assert len(pooled) == 6
 
 
+def test_a_pool_is_drawn_anew_for_another_seed_and_another_size():
+    def pooled(seed, *dims):
+        data = Data(TASK, TrainConfig(batch=4, pool=6, seed=seed), torch.device("cpu"), torch.float32)
+        for d in dims:
+            batch = data.batch(0, Size(d, None, 3)).target
+        pool = data.pool[1].target
+        return pool, [int((pool == row).flatten(1).all(1).nonzero()) for row in batch]
+
+    (one, rows_of_one), (other, rows_of_other) = pooled(0, 3), pooled(1, 3)
+    assert not torch.equal(one, other) and rows_of_one != rows_of_other
+    grown, rows_of_grown = pooled(0, 2, 3)
+    assert torch.equal(grown, one) and rows_of_grown == rows_of_one
+
+
 def test_two_processes_share_out_the_rows_of_one_batch():
     def batch(rank, world):
         data = Data(TASK, TrainConfig(batch=6), torch.device("cpu"), torch.float32, rank=rank, world=world)
@@ -316,7 +330,7 @@ def test_a_curriculum_by_the_clock_is_gargs():
 
 def test_a_curriculum_by_the_loss_advances_at_six_tenths_of_the_way_to_the_oracle_and_not_before_200_steps():
     task = LinearRegression(d=20, n=40, dense=True)
-    c = Curriculum(task, TrainConfig(dims=Ramp(start=5, stop=7)), 20)
+    c = Curriculum(task, TrainConfig(dims=Ramp(start=5, stop=8)), 20)
     zero, oracle = c.bounds(c.size(0))
     assert zero == pytest.approx(5, rel=0.1)
     assert oracle == pytest.approx(15 / 41, rel=0.2)  # min-norm least squares: sum of (5 - i) over 41 positions
@@ -330,11 +344,23 @@ def test_a_curriculum_by_the_loss_advances_at_six_tenths_of_the_way_to_the_oracl
     c.observe(550, [oracle] * 150)
     assert c.size(550).dims == 6
     c.observe(600, [oracle] * 50)
-    assert c.size(600).dims == 7 and c.full(600)
+    assert c.size(600).dims == 7
+    c.observe(800, [7.0])  # what was lost at 6 dimensions says nothing of 7
+    assert c.size(800).dims == 7
+    c.observe(801, [oracle] * 400)
+    assert c.size(801).dims == 8 and c.full(801)
     state = json.loads(json.dumps(c.state()))
-    twin = Curriculum(task, TrainConfig(dims=Ramp(start=5, stop=7)), 20)
+    twin = Curriculum(task, TrainConfig(dims=Ramp(start=5, stop=8)), 20)
     twin.restore(state)
-    assert twin.size(600) == c.size(600)
+    assert twin.size(801) == c.size(801)
+
+
+def test_ramps_by_the_loss_go_on_until_the_last_of_them_is_at_its_end():
+    ramps = {"dims": Ramp(start=2, stop=3), "examples": Ramp(start=2, stop=4)}
+    c = Curriculum(TASK, TrainConfig(**ramps, advance=-9.0, advance_after=1), 3)
+    for step in (1, 2, 3):
+        c.observe(step, [1.0])
+    assert c.size(3) == Size(3, 4, 3) and c.stage == 2
 
 
 def test_what_is_good_enough_is_found_once_a_stage_before_it_is_asked_and_aside(monkeypatch):
