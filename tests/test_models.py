@@ -6,6 +6,7 @@ import json
 import math
 import pickle
 import shutil
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import huggingface_hub
@@ -117,6 +118,10 @@ def test_an_encoder_answers_the_next_value_of_a_series_and_refuses_every_value(g
     model = made(Transformer, TransformerConfig(**{**SMALL, "labels": 4}, layers=2, causal=False))
     x = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64)
     assert model.predict(Series(x)).shape == (2, 1, 4)
+    blind = made(Transformer, TransformerConfig(**{**SMALL, "labels": 4, "positions": 0}, layers=2, causal=False))
+    torch.testing.assert_close(
+        blind.predict(Series(x.flip(1))), blind.predict(Series(x))
+    )  # no value asks: a token after
     with pytest.raises(ValueError, match="next value"):
         model.predict(Series(x, every=True))
 
@@ -269,9 +274,10 @@ def test_a_linear_transformer_is_the_papers_matrix_formula(form, generator):
 
 @pytest.mark.parametrize("hidden", [True, False])
 @pytest.mark.parametrize("mean", [True, False])
-def test_linear_self_attention_is_its_sum_over_heads_and_keys(hidden, mean, generator):
+@pytest.mark.parametrize("norm", [True, False])
+def test_linear_self_attention_is_its_sum_over_heads_and_keys(hidden, mean, norm, generator):
     config = LinearSelfAttentionConfig(
-        features=4, layers=2, heads=2, width=6, scratch=1, hidden=hidden, mean=mean, clip=0.5
+        features=4, layers=2, heads=2, width=6, scratch=1, hidden=hidden, mean=mean, norm=norm, clip=0.5
     )
     model = made(LinearSelfAttention, config)
     p = regression(generator, m=2)
@@ -281,12 +287,14 @@ def test_linear_self_attention_is_its_sum_over_heads_and_keys(hidden, mean, gene
             tokens[:9, 1:5], tokens[:9, 5:], tokens[9, 1:5] = p.x[row], p.y[row], p.queries[row, query]
             h = model.embed(tokens)
             keys = 9 if hidden else 10
-            for layer in model.layers:
-                q, k, v = (layer.qkv(h).view(10, 3, 2, 3)[:, i] for i in range(3))
+            norms = [*model.norms, model.last] if norm else [torch.nn.Identity()] * 3
+            for layer, inner in zip(model.layers, norms, strict=False):
+                q, k, v = (layer.qkv(inner(h)).view(10, 3, 2, 3)[:, i] for i in range(3))
                 scores = torch.einsum("jhc,ihc->hji", q, k)[:, :, :keys] / math.sqrt(3)
                 out = torch.einsum("hji,ihc->jhc", scores, v[:keys]) / (keys if mean else 1)
                 h = (h + layer.out(out.reshape(10, 6))).clamp(-0.5, 0.5)
-            torch.testing.assert_close(model.predict(p)[row, query], model.head(h[9]), rtol=1e-9, atol=1e-11)
+            answer = model.head(norms[2](h[9]))
+            torch.testing.assert_close(model.predict(p)[row, query], answer, rtol=1e-9, atol=1e-11)
 
 
 def test_a_compiled_construction_loads_into_the_trainable_class_of_its_form_and_trains_on(generator):
@@ -334,6 +342,34 @@ def test_the_first_weights_are_a_function_of_the_generator():
 
     assert torch.equal(first(1), first(1))
     assert not torch.equal(first(1), first(2))
+
+
+@pytest.mark.parametrize(
+    ("model", "depth"),
+    [
+        (AlgoFormer(AlgoFormerConfig(width=64, pre=2, loop=1, post=1), torch.Generator().manual_seed(0)), 4),
+        (Looped(LoopedConfig(width=64, layers=3), torch.Generator().manual_seed(0)), 3),
+        (Transformer(TransformerConfig(width=64, layers=5), torch.Generator().manual_seed(0)), 5),
+    ],
+    ids=["AlgoFormer", "Looped", "Transformer"],
+)
+def test_the_first_weights_are_those_of_gpt_2(model, depth):
+    """N(0, 0.02^2), at the ends of residual branches / sqrt(2 depth); each within four of its own standard errors."""
+    for name, v in model.named_parameters():
+        if v.ndim == 1:
+            assert torch.equal(v, torch.full_like(v, float("norm" in name and name.endswith("weight")))), name
+            continue
+        wanted = 0.02 / math.sqrt(2 * depth) if name.endswith(("attention.out.weight", "down.weight")) else 0.02
+        assert float(v.detach().std()) == pytest.approx(wanted, rel=4 / math.sqrt(2 * v.numel())), name
+
+
+@pytest.mark.parametrize(("init", "std"), [(None, 0.3 / 8), (0.7, 0.7)])
+def test_the_first_weights_of_linear_self_attention_have_the_deviation_asked_for(init, std, generator):
+    for width in (None, 64):
+        config = LinearSelfAttentionConfig(features=63, width=width, init=init)
+        for name, v in LinearSelfAttention(config, generator).named_parameters():
+            if v.ndim > 1:
+                assert float(v.detach().std()) == pytest.approx(std, rel=4 / math.sqrt(2 * v.numel())), name
 
 
 def test_results_say_which_variant():
@@ -430,11 +466,47 @@ def test_a_prompt_that_does_not_fit_is_refused(generator):
         model.predict(Dense(x[:, :3].double(), y[:, :3].double()))
 
 
+@pytest.mark.parametrize(("causal", "tokens"), [(True, 7), (False, 4)])
+def test_a_model_has_room_for_as_many_tokens_as_it_has_positions(causal, tokens, generator):
+    p, seen = regression(generator, n=5), torch.arange(5).expand(2, 5) < 3
+    prompts = [Prompt(p.x, p.y, p.queries, seen)]  # queries share a place
+    prompts += [Dense(p.x[:, :4], p.y[:, :4])] if causal else []
+    for positions in (tokens, tokens - 1):
+        config = LoopedConfig(**{**SMALL, "labels": 1, "positions": positions}, loops=1, causal=causal)
+        told = f"at least the prompt's {tokens} tokens; got {positions}"
+        for prompt in prompts:
+            with nullcontext() if positions == tokens else pytest.raises(ValueError, match=told):
+                assert made(Looped, config).predict(prompt).shape == prompt.asked
+
+
 def test_fewer_features_are_padded_with_zeros(generator):
     model = made(AlgoFormer, AlgoFormerConfig(**SMALL, loops=2))
     x, y = (torch.randn(2, 5, k, generator=generator, dtype=torch.float64) for k in (3, 2))
     wide = torch.cat([x, torch.zeros(2, 5, 1, dtype=torch.float64)], 2)
     torch.testing.assert_close(model.predict(Dense(x, y)), model.predict(Dense(wide, y)), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "relu", "linear"])
+def test_dropout_is_at_work_in_attention_and_behind_both_branches_of_a_block(kind, generator):
+    config = BlockConfig(**SMALL, attention=kind, dropout=0.25)
+    x = torch.randn(2, 7, 16, generator=generator, dtype=torch.float64)
+
+    def added(block):
+        return block(x, None) - x
+
+    with torch.random.fork_rng(), torch.no_grad():
+        for silent in ("attention", "down"):
+            block = made(lambda c, g: Block(c), config)
+            for v in (block.attention.out if silent == "attention" else block.down).parameters():
+                v.zero_()
+            if silent == "down":
+                plain = block.attention(x, None, slice(None))
+                assert not torch.allclose(block.attention.train()(x, None, slice(None)), plain)
+                block.attention.dropout = 0.0
+            whole = added(block.eval())
+            kept = added(block.train()) / whole
+            assert bool((kept.isclose(0 * kept) | kept.isclose(0 * kept + 4 / 3)).all())
+            assert 0.6 < float((kept > 1).double().mean()) < 0.9
 
 
 def test_dropout_changes_training_and_not_evaluation(generator):

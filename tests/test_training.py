@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 from algoformer import On, Prompt, Task
@@ -72,7 +73,7 @@ from algoformer.training.codec import decode, encode, model_of
 from algoformer.training.config import Plan
 from algoformer.training.cost import cost
 from algoformer.training.curriculum import Curriculum
-from algoformer.training.data import Data, Size, seed_of
+from algoformer.training.data import Data, Size, seed_of, seeded
 from algoformer.training.presets import PRESETS, describe, override, preset
 from algoformer.training.step import Step
 
@@ -1298,6 +1299,28 @@ def test_evaluation_is_the_mean_squared_error_on_fixed_prompts():
     model = tiny().double()
     e = evaluate(model, TASK, prompts=10, steps=[0, 5], dtype=torch.float64)
     assert e.steps == [0, 5] and len(e.mean) == 2 and e.variant == "AlgoFormer + injection"
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_an_evaluation_is_what_numpy_makes_of_the_errors(clean):
+    model, task = tiny().double(), LinearRegression(d=3, n=4, dense=True, noise=0.5)
+    e = evaluate(model, task, prompts=10, batch=4, steps=[0, 5], seed=3, dtype=torch.float64, clean=clean)
+    errors, squares = [], []
+    for i, prompts in enumerate((4, 4, 2)):
+        sample = task.sample(prompts, seeded(torch.Generator(), 3, "evaluation", i), torch.float64)
+        target = (sample.truth.clean if clean else sample.target)[..., 0].numpy()
+        errors.append((model.trace(sample.prompt, 5)[[0, 5], ..., 0].detach().numpy() - target) ** 2)
+        squares.append(target**2)
+    error, square = np.concatenate(errors, 1), np.concatenate(squares)
+    for mine, wanted in (
+        (e.mean, error.mean(1)),
+        (e.median, np.sort(error, 1)[:, 4]),
+        (e.deviation, scipy.stats.sem(error, 1)),
+        (e.zeros, square.mean(0)),
+        (e.zero, square.mean()),
+        (e.last, error[1, :, -1].mean() / square.mean()),
+    ):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-10)
 
 
 # Linear transformers reach the optimum
