@@ -255,10 +255,22 @@ def test_a_prompt_outside_the_declared_range_raises_or_warns(generator):
     steep = descent_step(3, eta=1.9, steps=2, x=9.0, y=9.0)
     with pytest.raises(ValueError, match=r"declared for eigenvalues of x'x up to 1.053"):
         compile(steep, "softmax").predict(q)
+    summed = float(torch.linalg.eigvalsh(q.x.mT @ q.x).max())  # of the sum, which the mean does not show
+    with pytest.raises(ValueError, match=rf"declared for eigenvalues of x'x up to {summed / 2:.3f}"):
+        compile(newton(3, most=round(summed / 2, 3), steps=1), "relu").predict(q)
     with pytest.raises(ValueError, match="was declared for examples up to 5; got 6"):
         compile(newton(3, most=99.0, steps=1, examples=5), "relu").predict(q)
     with pytest.raises(ValueError, match=r"was declared for <u, x> up to 0.01"):
         compile(newton(3, most=99.0, steps=30, reach=0.01), "relu").predict(q)
+
+
+def test_newton_may_begin_as_far_as_its_scores_are_declared(generator):
+    x = 3 * torch.linalg.qr(torch.randn(2, 3, 3, generator=generator, dtype=torch.float64))[0]  # x'x = 9 I
+    p = Prompt(x, torch.randn(2, 3, 1, generator=generator, dtype=torch.float64), x[:, :1].contiguous())
+    program = newton(3, most=9.01, alpha=1.9 / 9.01**2, steps=4)  # |<x, u>| begins at 1.9
+    with torch.no_grad():
+        got = compile(program, "softmax").trace(p)
+    torch.testing.assert_close(got, Interpreter(program).trace(p), rtol=0, atol=1e-6)
 
 
 def test_every_refusal_to_lower_names_the_instruction_and_the_reason():

@@ -45,9 +45,10 @@ SMALL = {"features": 4, "labels": 2, "positions": 32, "width": 16, "heads": 2}
 def made(kind, config, dtype=torch.float64):
     """A model whose weights are large enough to matter in every part."""
     model = kind(config, torch.Generator().manual_seed(0)).to(dtype).eval()
+    generator = torch.Generator().manual_seed(1)  # one for all: parts that are alike differ
     with torch.no_grad():
         for v in model.parameters():
-            v += 0.05 * torch.randn(v.shape, generator=torch.Generator().manual_seed(v.numel()), dtype=dtype)
+            v += 0.05 * torch.randn(v.shape, generator=generator, dtype=dtype)
     return model
 
 
