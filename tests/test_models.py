@@ -273,6 +273,18 @@ def test_a_linear_transformer_is_the_papers_matrix_formula(form, generator):
         assert model.predict(p)[row, 0, 0].item() == pytest.approx(-z[4, n], rel=1e-10)
 
 
+@pytest.mark.parametrize("form", ["full", "eq9", "eq13", "u"])
+def test_a_linear_transformer_answers_each_label_alone_or_as_many_as_it_was_made_for(form, generator):
+    model = made(LinearTransformer, LinearTransformerConfig(features=4, layers=3, form=form, init=0.3))
+    p = regression(generator, k=2)
+    if form in ("full", "u"):  # where labels meet
+        with pytest.raises(ValueError, match="must ask answers of 1 numbers; got 2"):
+            model.predict(p)
+    else:
+        alone = [model.predict(Prompt(p.x, p.y[..., i, None], p.queries, p.seen)) for i in (0, 1)]
+        torch.testing.assert_close(model.predict(p), torch.cat(alone, 2), rtol=1e-11, atol=1e-12)
+
+
 @pytest.mark.parametrize("hidden", [True, False])
 @pytest.mark.parametrize("mean", [True, False])
 @pytest.mark.parametrize("norm", [True, False])
@@ -371,6 +383,18 @@ def test_the_first_weights_of_linear_self_attention_have_the_deviation_asked_for
         for name, v in LinearSelfAttention(config, generator).named_parameters():
             if v.ndim > 1:
                 assert float(v.detach().std()) == pytest.approx(std, rel=4 / math.sqrt(2 * v.numel())), name
+
+
+@pytest.mark.parametrize("form", ["full", "eq9", "eq13", "u"])
+def test_the_first_weights_of_a_linear_transformer_are_normal_beside_the_1_of_p(form, generator):
+    for init in (0.0, 0.5):
+        config = LinearTransformerConfig(features=30, labels=2, layers=4, form=form, init=init)
+        weights = {name: v.detach().numpy() for name, v in LinearTransformer(config, generator).named_parameters()}
+        if form == "full":
+            weights["P"] = weights["P"] - np.diag([0.0] * 30 + [1.0] * 2)
+        assert sum(v.size for v in weights.values()) == 4 * {"full": 2048, "eq9": 900, "eq13": 1800, "u": 960}[form]
+        for v in weights.values():
+            assert np.abs(v.std() - init) <= 4 * init / math.sqrt(2 * v.size)
 
 
 def test_results_say_which_variant():

@@ -118,7 +118,7 @@ def test_a_loss_too_small_for_a_float_still_prints():
 
 
 def test_one_loop_is_the_closed_form():
-    for d, n in ((1, 1), (5, 20), (7, 10**40)):
+    for d, n in ((7, 10**40), *((d, n) for d in (1, 5) for n in range(1, 41))):  # wherever in the enclosure it lies
         best = looped_optimum(d, n, 1)
         assert best.a.low <= Fraction(n, n + d + 1) <= best.a.high
         assert best.loss.low <= Fraction(d * (d + 1), n + d + 1) <= best.loss.high
@@ -182,6 +182,12 @@ def test_bounds_agree_with_the_sizes_at_which_they_change():
     assert bounds.delta(5, 10**400, 2) == pytest.approx((8 * 2 * 5) ** 0.25 * 10**-50.0, rel=1e-12)
     assert bounds.moment_radius(3, 10**400, 5) == pytest.approx(60 * 10**-200.0, rel=1e-12)
     assert bounds.optimum_radius(20, bounds.informative_size(20, 88), 88) == pytest.approx(1, rel=1e-9)
+
+
+@pytest.mark.parametrize("loops", [2, 3, 4, 7])
+def test_the_dimension_of_dominance_is_the_last_that_its_inequality_allows(loops):
+    d, target = bounds.dominance_dimension(loops), (64 * loops**2) ** loops
+    assert d ** (loops - 1) <= target < (d + 1) ** (loops - 1)
 
 
 def test_the_corrected_flow_time_solves_its_equation():

@@ -246,6 +246,26 @@ def test_the_plane_with_moving_covariates_contains_the_scalar_family_and_agrees_
     assert abs(float(mean) - float(plane_layers(A, 7, C, B))) < 4 * float(error)
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_three_layers_of_dense_covariates_have_the_loss_of_the_transformer_on_every_node_of_a_cubature(generator, last):
+    """One example in the plane: the square of the error has degree 52 in it, and is linear in w and in the query."""
+    C, A, B = (v.numpy() for v in (covariance(generator, 2), randn(generator, 3, 2, 2), randn(generator, 3, 2, 2)))
+    A, B = 0.4 * A, 0.4 * B
+    z, weight = np.polynomial.hermite_e.hermegauss(27)
+    weight = np.outer(weight, weight).ravel() / (2 * np.pi)
+    asked = np.broadcast_to(np.eye(2), (len(weight), 2, 2))  # both basis vectors are queries, and weights
+    example = np.stack(np.meshgrid(z, z), -1).reshape(-1, 1, 2) @ np.linalg.cholesky(C).T
+    x, y = np.concatenate([example, asked], 1), np.concatenate([example, 0 * asked], 1)
+    for a, b in zip(A, B, strict=True):
+        scores = (x[:, :1] @ a @ x.transpose(0, 2, 1)).transpose(0, 2, 1)
+        x, y = x - scores @ x[:, :1] @ b.T, y - scores @ y[:, :1]
+    error = asked + y[:, 1:]
+    wanted = np.einsum("s,sij,jk,slk,li->", weight, error, np.linalg.inv(C), error, C)
+    A, C, B = (torch.from_numpy(v) for v in (A, C, B[: 2 + last]))
+    value = plane_layers(A, 1, C, B)
+    assert float(value) == pytest.approx(wanted, rel=1e-9)
+
+
 def test_one_layer_has_the_loss_of_the_attention_on_literal_prompts(generator):
     C, b, A, n, samples = covariance(generator, 3), randn(generator, 4), randn(generator, 4, 3), 4, 400_000
     x = randn(generator, samples, n + 1, 3) @ torch.linalg.cholesky(C).T
@@ -253,6 +273,20 @@ def test_one_layer_has_the_loss_of_the_attention_on_literal_prompts(generator):
     z = torch.cat([x, x @ w], 2)[:, :n]
     error = (((z.mT @ z / n) @ b) @ A * x[:, n]).sum(1) + (x[:, n, None] @ w).ravel()
     assert agrees(one_layer(b, A, C, n), error.square())
+
+
+@pytest.mark.parametrize(("d", "n"), [(1, 4), (2, 2), (3, 1)])
+def test_one_layer_has_the_mean_square_of_its_error_on_every_node_of_a_cubature(generator, d, n):
+    """The square has degree 4 in every number of the examples and of w, for which three nodes are enough."""
+    C, b, A = (v.numpy() for v in (covariance(generator, d), randn(generator, d + 1), randn(generator, d + 1, d)))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(3)
+    grid, weight = (np.stack(np.meshgrid(*[v] * (n + 1) * d), -1).reshape(-1, n + 1, d) for v in (nodes, weights))
+    weight = weight.prod((1, 2)) / (2 * np.pi) ** ((n + 1) * d / 2)
+    x, w = grid[:, :n] @ np.linalg.cholesky(C).T, grid[:, n]
+    z = np.concatenate([x, x @ w[:, :, None]], 2)
+    of_query = np.einsum("sni,snj,j,ik->sk", z, z, b, A) / n + w  # the error is this times the query
+    wanted = np.einsum("s,si,ij,sj->", weight, of_query, C, of_query)
+    assert float(one_layer(*(torch.from_numpy(v) for v in (b, A, C)), n)) == pytest.approx(wanted, rel=1e-11)
 
 
 def test_one_layer_of_one_input_has_the_loss_found_by_hand_from_moments():
@@ -330,7 +364,9 @@ def test_a_plane_takes_more_examples_than_an_integer_of_a_tensor_can_count(n):
         (lambda: symmetric_loops(EYE.roll(1, 0), 20, 2), "A must be symmetric"),
         (lambda: scalar_gdpp([1] * 4, [1] * 4, 2, 2), "exact up to depth 3; got 4"),
         (lambda: scalar_gdpp([1, 1], [], 2, 2), "b must have 2 entries"),
+        (lambda: scalar_gdpp([1, 1], [1, 1, 1], 2, 2), "b must have 2 entries, or 1 without .*; got 3"),
         (lambda: one_layer([1, 1], [[1], [1], [1]], [[1]], 2), r"covariance must be \(2, 1\) in the arithmetic of A"),
+        (lambda: one_layer([1] * 6, EYE[[0, *range(5)]], SIGMA, 2), r"b must be \(6,\) in the arithmetic of A"),
         (lambda: one_layer([1, 1, 1], [[1], [1]], [[1]], 2), r"b must be \(2,\) in the arithmetic of A; got \(3,\)"),
         (lambda: matrix_layers(EYE, 20), "A must have 3 axes"),
         (lambda: matrix_layers(EYE[None, :2], 20), r"A must be square; got shape \(1, 2, 5\)"),
