@@ -256,9 +256,12 @@ def test_results_of_another_revision_are_kept_marked_and_not_mixed(tmp_path, mon
     run_quickly(tmp_path)
     monkeypatch.setattr(load(QUICK), "REVISION", load(QUICK).REVISION + 1)
     assert [o.status for o in run_quickly(tmp_path).outcomes] == ["made"]
-    records, broken = Store(tmp_path).records()
-    assert sorted(r.current for r in records) == [False, True]
-    assert not broken
+    for back in (0, 1):  # to the code of before, for which the later result is the other one
+        now = load(QUICK).REVISION - back
+        monkeypatch.setattr(load(QUICK), "REVISION", now)
+        records, broken = Store(tmp_path).records()
+        assert len(records) == 2 and [r.revision for r in records if r.current] == [now]
+        assert not broken
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"experiment": "fu2024_rates"}'])
@@ -281,6 +284,42 @@ def test_a_result_whose_numbers_make_no_claim_is_broken(tmp_path):
     assert [o.status for o in run_quickly(tmp_path).outcomes] == ["made"]  # and is made again
 
 
+def test_results_come_in_the_order_of_the_experiments_and_of_the_seeds(tmp_path):
+    wanted = [
+        ("ahn2023_fig3", 0),
+        ("ahn2023_fig3", 1),
+        ("ahn2023_fig3", 2),
+        ("fu2024_fig2", 1),
+        ("algoformer2024_fig3", 0),
+    ]
+    for name, seed in reversed(wanted):
+        about = {"experiment": name, "revision": 0, "config": {}, "seed": seed, "result": {}, "provenance": {}}
+        file = tmp_path / name / f"{address(name, 0, {}, seed)}.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(about))
+    names = [file.stem for file in sorted(tmp_path.glob("ahn2023_fig3/*"))]
+    assert names != [address("ahn2023_fig3", 0, {}, seed) for seed in range(3)]  # which are in no order of their own
+    assert [(r.experiment, r.seed) for r in Store(tmp_path).records()[0]] == wanted
+
+
+def test_a_result_or_config_of_other_fields_is_broken(tmp_path):
+    run_quickly(tmp_path)
+    (file,) = tmp_path.glob("*/*.json")
+    document = json.loads(file.read_text())
+    (one, *rest), settings = document["result"].items(), document["config"]
+    config = settings | {"more": 1}
+    for changed in (
+        {"result": document["result"] | {"more": 1}},
+        {"result": dict(rest)},
+        {"result": dict(rest) | {"more": one[1]}},
+        {"result": []},
+        {"config": config},
+    ):
+        place = file.with_name(f"{address(QUICK, document['revision'], changed.get('config', settings), 0)}.json")
+        place.write_text(json.dumps(document | changed))
+        assert "it must have the fields" in Store(tmp_path).records()[1][place]
+
+
 def test_results_go_into_a_folder_and_runs_to_a_device_that_is_here(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="out must be a folder"):
@@ -293,9 +332,12 @@ def test_a_result_at_another_address_is_broken(tmp_path):
     run_quickly(tmp_path)
     (file,) = tmp_path.glob("*/*.json")
     stray = file.with_name("0123456789abcdef.json")
-    stray.write_text(file.read_text())
+    elsewhere = tmp_path / "ahn2023_fig1" / file.name
+    elsewhere.parent.mkdir()
+    for place in (stray, elsewhere):
+        place.write_text(file.read_text())
     found = run_quickly(tmp_path)
-    assert list(found.broken) == [stray]
+    assert set(found.broken) == {stray, elsewhere}
     assert not found.ok
 
 

@@ -124,6 +124,21 @@ def test_what_there_is_no_time_for_waits_and_the_command_says_so(tmp_path, monke
         reproduce([QUICK], preset="smoke", out=tmp_path, minutes=1, on="ray")
 
 
+def test_a_clock_keeps_twelve_seconds_to_write_and_at_least_half_of_its_minutes_to_work(monkeypatch):
+    now = SimpleNamespace(time=lambda: 1000.0)
+    monkeypatch.setattr("algoformer.experiments.clock.time", now)
+    assert Clock.of(None) == Clock() and not Clock().over and Clock().fits(1e9)
+    assert Clock.of(9, 6) == Clock(1000 + 528, 1000 + 888)
+    assert Clock.of(0.2) == Clock(1000 + 6, 1000)  # and what cannot travel is not begun
+    clock = Clock.of(9)
+    for later, over, fits in ((0, False, [True, True, False]), (528, False, [False] * 3), (529, True, [False] * 3)):
+        now.time = lambda later=later: 1000.0 + later
+        assert (clock.over, [clock.fits(s) for s in (1, 527, 529)]) == (over, fits)
+    for minutes, more, said in ((None, 1, "more must be left out without minutes"), (0, 0, "minutes"), (9, -1, "more")):
+        with pytest.raises(ValueError, match=said):
+            Clock.of(minutes, more)
+
+
 def test_a_run_that_cannot_travel_is_not_begun_if_it_cannot_end(tmp_path, monkeypatch):
     monkeypatch.setattr("algoformer.experiments.trained.TRAVELS", 0)
     now = time.time()
