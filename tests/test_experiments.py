@@ -6,6 +6,7 @@ import json
 import math
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,13 +34,14 @@ from algoformer.experiments.linear import Looped
 from algoformer.experiments.protocol import TEST
 from algoformer.experiments.registry import ALSO
 from algoformer.experiments.store import address
-from algoformer.experiments.trained import trained
+from algoformer.experiments.trained import kept, key, placed, trained
 from algoformer.models import LinearSelfAttentionConfig, Transformer, TransformerConfig
 from algoformer.prompt import Dense, Series
 from algoformer.task import Sample, Task, Truth
 from algoformer.tasks import Autoregression, LinearRegression
 from algoformer.theory import looped_optimum
 from algoformer.training import Recipe, TrainConfig, evaluate, train
+from algoformer.training.codec import model_of
 from algoformer.training.data import seeded
 
 QUICK = "fu2024_rates"
@@ -469,6 +471,27 @@ def test_seeds_train_models_of_their_own(tmp_path):
     models = [trained(small_recipe(), Site(seed=seed, models=tmp_path)) for seed in (0, 1)]
     assert len(list(tmp_path.iterdir())) == 2
     assert not torch.equal(next(models[0].parameters()), next(models[1].parameters()))
+
+
+def test_every_seed_has_first_weights_of_its_own(monkeypatch):
+    def begun(model, task, config, *_, **__):
+        raise Missing({name: v.clone() for name, v in model.state_dict().items()}, config.seed)
+
+    monkeypatch.setattr("algoformer.experiments.trained.train", begun)
+    for seed in (0, 1):
+        with pytest.raises(Missing) as stop:
+            trained(small_recipe(), Site(seed=seed))
+        first, told = stop.value.args
+        wanted = model_of(small_recipe().model, torch.Generator().manual_seed(seed)).state_dict()
+        assert told == seed and all(torch.equal(v, wanted[name]) for name, v in first.items())
+
+
+def test_the_models_of_a_seed_are_those_that_are_kept_whole(tmp_path):
+    for seed in (0, 1):
+        trained(small_recipe(), Site(seed=seed, models=tmp_path))
+    homes = {seed: tmp_path / key(placed(small_recipe(), Site(seed=seed))) for seed in (0, 1)}
+    shutil.copytree(homes[1], tmp_path / f"{homes[1].name}.123.tmp")  # a draft that was not finished
+    assert {seed: kept(tmp_path, seed) for seed in (0, 1, 2)} == {0: [homes[0]], 1: [homes[1]], 2: []}
 
 
 def test_a_model_that_must_be_there_and_is_not_is_missing(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save
 
 from algoformer.algorithm import Algorithm
@@ -62,7 +63,7 @@ def test_answers_are_made_once_and_read_from_then_on_with_the_same_rounding(tmp_
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_answers_of_another_seed_size_kind_or_recipe_are_others(tmp_path):
+def test_answers_of_another_seed_size_kind_or_recipe_are_others(tmp_path, monkeypatch):
     site = Site(answers=tmp_path)
     other = dataclasses.replace(recipe(), task=LinearRegression(d=2, n=5))
     for what, made_by, sizes, place in (
@@ -70,10 +71,27 @@ def test_answers_of_another_seed_size_kind_or_recipe_are_others(tmp_path):
         ("other", recipe(), (8,), site),
         ("test", other, (8,), site),
         ("test", recipe(), (8, 2), site),
+        ("test", recipe(), (2, 8), site),
         ("test", recipe(), (8,), dataclasses.replace(site, seed=1)),
+        ("test", recipe().task, (8,), site),
+        ("test", other.task, (8,), site),
     ):
         kept(what, made_by, sizes, place, third)
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(list(tmp_path.iterdir())) == 8
+    monkeypatch.setattr("algoformer.experiments.answers.FORM", 0)
+    kept("test", recipe(), (8,), site, third)
+    assert len(list(tmp_path.iterdir())) == 9
+
+
+def test_answers_are_kept_whatever_their_order_and_their_room_in_memory(tmp_path):
+    v = torch.arange(6.0).view(2, 3)
+
+    def views():
+        return {"b": v.T, "a": v, "c": v[1:]}
+
+    for _ in range(2):
+        found = kept("test", recipe(), (8,), Site(answers=tmp_path), views)
+        assert {name: w.tolist() for name, w in found.items()} == {name: w.tolist() for name, w in views().items()}
 
 
 def test_a_changed_cut_or_moved_file_of_answers_is_refused_by_name(tmp_path):
@@ -88,6 +106,12 @@ def test_a_changed_cut_or_moved_file_of_answers_is_refused_by_name(tmp_path):
 
     file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     refused("must hold the tensors it was written with")
+    with safe_open(file, framework="pt") as opened:
+        about = opened.metadata()
+    a, b = (v.float() for v in third().values())
+    for changed in ({"b": a, "a": b}, {"a": a.T.contiguous(), "b": b}, {"a": a, "c": b}):
+        file.write_bytes(save(changed, about))
+        refused("must hold the tensors it was written with")
     file.write_bytes(whole[:-5])
     refused("must be a safetensors file")
     with pytest.raises(ValueError, match=rf"{file.name} must be a safetensors file"):
