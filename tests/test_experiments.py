@@ -1,6 +1,7 @@
 """Experiments: claims and verdicts, results on disk, runs that are resumed, killed and retried, and every smoke run."""
 
 import dataclasses
+import hashlib
 import itertools
 import json
 import math
@@ -14,6 +15,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -30,11 +32,12 @@ from algoformer.experiments import EXPERIMENTS, Claim, Knob, Missing, Site, Stor
 from algoformer.experiments.experiment import ABLE, PRESETS, excess, preset, scale, settings, title
 from algoformer.experiments.fingerprints import fingerprint, moved, recorded
 from algoformer.experiments.layers import read_layers
+from algoformer.experiments.ledger import Ledger, entries
 from algoformer.experiments.linear import Looped
 from algoformer.experiments.protocol import TEST
 from algoformer.experiments.registry import ALSO
 from algoformer.experiments.store import address
-from algoformer.experiments.trained import kept, key, placed, trained
+from algoformer.experiments.trained import kept, key, made, placed, trained
 from algoformer.models import LinearSelfAttentionConfig, Transformer, TransformerConfig
 from algoformer.prompt import Dense, Series
 from algoformer.task import Sample, Task, Truth
@@ -492,6 +495,39 @@ def test_the_models_of_a_seed_are_those_that_are_kept_whole(tmp_path):
     homes = {seed: tmp_path / key(placed(small_recipe(), Site(seed=seed))) for seed in (0, 1)}
     shutil.copytree(homes[1], tmp_path / f"{homes[1].name}.123.tmp")  # a draft that was not finished
     assert {seed: kept(tmp_path, seed) for seed in (0, 1, 2)} == {0: [homes[0]], 1: [homes[1]], 2: []}
+
+
+def test_the_key_of_a_model_is_the_hash_of_what_was_chosen_of_model_task_and_training():
+    """Models of earlier versions lie at their keys."""
+    told = [
+        {"class": "LinearSelfAttentionConfig", "features": 2, "layers": 1, "heads": 1},
+        {"class": "LinearRegression", "d": 2, "n": 4},
+        {"class": "TrainConfig", "steps": 3, "batch": 4, "seed": 5, "warmup": 1},
+    ]
+    wanted = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    assert key(placed(small_recipe(), Site(seed=5))) == wanted
+
+
+def test_a_training_that_stuck_is_told_so_in_the_ledger_and_of_its_model(tmp_path, monkeypatch):
+    def stuck(model, task, config, folder, **_):
+        folder.mkdir(parents=True)
+        (folder / "log.jsonl").write_text('{"step": 2, "event": "stuck"}\n')
+        return SimpleNamespace(step=3, stuck=True)
+
+    monkeypatch.setattr("algoformer.experiments.trained.train", stuck)
+    book = Ledger(tmp_path / "runs.jsonl", "a", 9, "c", "smoke", "cpu")
+    site = Site(seed=4, folder=tmp_path / "unfinished", models=tmp_path / "models", ledger=book)
+    assert [made(small_recipe(), site).outcome for _ in range(2)] == ["stuck"] * 2  # when it is loaded too
+    (told,) = entries(book.file)
+    assert (told.outcome, told.steps, told.of, told.seed) == ("stuck", 3, 3, 4)
+    assert told.key == key(placed(small_recipe(), site))
+
+
+def test_a_model_for_which_there_is_no_folder_of_models_stays_where_it_was_trained(tmp_path):
+    place = tmp_path / key(placed(small_recipe(), Site()))
+    for keep, stays in ((True, True), (False, False)):
+        model = made(small_recipe(), Site(folder=tmp_path), keep=keep).model
+        assert model is not None and place.exists() == stays
 
 
 def test_a_model_that_must_be_there_and_is_not_is_missing(tmp_path):

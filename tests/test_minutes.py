@@ -151,7 +151,7 @@ def test_a_run_that_cannot_travel_is_not_begun_if_it_cannot_end(tmp_path, monkey
     assert made(recipe(steps=20), dataclasses.replace(site, clock=Clock(now + 100, now + 100))).outcome == "finished"
 
 
-def test_a_run_that_is_interrupted_tells_how_far_it_came(tmp_path):
+def test_a_run_that_is_interrupted_tells_how_far_it_came_and_then_where_it_went_on(tmp_path):
     class Stopping(LinearRegression):
         def sample(self, *args, **kwargs):
             if next(drawn) == 30:
@@ -159,12 +159,16 @@ def test_a_run_that_is_interrupted_tells_how_far_it_came(tmp_path):
             return super().sample(*args, **kwargs)
 
     drawn = itertools.count()
-    r = dataclasses.replace(recipe(), task=Stopping(d=2, n=4))
-    with pytest.raises(Interrupted, match=r"stopped at step \d+ of 400"):
-        made(r, Site(folder=tmp_path / "unfinished", ledger=ledger(tmp_path)))
+    r, site = recipe(steps=60), Site(folder=tmp_path / "unfinished", ledger=ledger(tmp_path))
+    r = dataclasses.replace(r, task=Stopping(d=2, n=4))
+    with pytest.raises(Interrupted, match=r"stopped at step \d+ of 60"):
+        made(r, site)
     (told,) = entries(tmp_path / "runs.jsonl")
     (last,) = tmp_path.glob("unfinished/*/checkpoints/*")
     assert told.outcome == "stopped" and 0 < told.steps < 40 and last.name == f"step-{told.steps:08}"
+    made(r, site)
+    rest = next(e for e in entries(tmp_path / "runs.jsonl") if e.id != told.id)
+    assert (rest.outcome, rest.begun, rest.steps, rest.key) == ("finished", told.steps, 60, told.key)
 
 
 def test_before_a_gpu_is_used_the_estimate_decides(tmp_path, monkeypatch):
@@ -598,14 +602,17 @@ def test_a_run_that_cannot_travel_is_held_to_the_best_pace_of_its_first_lines(tm
     r, now = recipe(steps=10_000), time.time()
     site = Site(folder=tmp_path, clock=Clock(now + 1000, now + 1000))
 
-    def lines(*rates):
-        limit = _Limit(r, model_of(r.model), site, 0)
+    def lines(*rates, begun=0):
+        limit = _Limit(r, model_of(r.model), site, begun)
         for i, rate in enumerate(rates, 1):
-            limit(Progress(10 * i, 10_000, 1.0, rate, 9e9, Size(None, None, 1), {}))
+            limit(Progress(begun + 10 * i, 10_000, 1.0, rate, 9e9, Size(None, None, 1), {}))
 
-    lines(0.1, *[5.0] * (EARLY - 2), 50.0)  # 200 s
+    lines(0.1, 50.0, *[5.0] * (EARLY - 2))  # 200 s
     with pytest.raises(OutOfTime, match=r"a run of 33\.0 minutes was not begun"):
         lines(*[5.0] * EARLY)
+    lines(*[5.0] * EARLY, begun=20)  # what is begun goes on
+    monkeypatch.setattr("algoformer.experiments.trained.TRAVELS", 10**6)
+    lines(*[5.0] * EARLY)  # which can go on elsewhere
 
 
 def test_the_pace_of_a_run_is_that_of_its_steps(monkeypatch):

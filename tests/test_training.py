@@ -154,6 +154,10 @@ def test_truncation_that_freezes_a_part_of_the_model_is_refused():
     assert Plan.of(layered, TrainConfig()) == Plan(1, 4)
     with pytest.raises(ValueError, match="the first layers would never learn"):
         Plan.of(layered, TrainConfig(gradient_loops=2))
+    linear, looped = (LinearTransformer(LinearTransformerConfig(layers=3, looped=looped)) for looped in (False, True))
+    with pytest.raises(ValueError, match="the first layers would never learn"):
+        Plan.of(linear, TrainConfig(gradient_loops=2))
+    assert Plan.of(looped, TrainConfig(window=1, gradient_loops=2)) == Plan(1, 2)
     with pytest.raises(ValueError, match="layered model"):
         Plan.of(layered, TrainConfig(random_loops=(2, 3)))
 

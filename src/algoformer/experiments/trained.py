@@ -141,7 +141,7 @@ class _Limit:
     """Holds a run that cannot travel to the time it has: by an estimate before it begins, then by its own pace."""
 
     def __init__(self, recipe: Recipe, model: Model, site: Site, begun: int) -> None:
-        self.recipe, self.site, self.step, self.first = recipe, site, begun, begun
+        self.recipe, self.site, self.step = recipe, site, begun
         copies = 4 if recipe.train.ema else 3  # weights, the two moments of the optimiser, and averages
         self.bytes = copies * sum(v.nbytes for v in model.parameters())
         self.bound = self.bytes > TRAVELS and not begun
@@ -154,7 +154,7 @@ class _Limit:
 
     def __call__(self, p: Progress) -> None:
         self.step, self.rate = p.step, max(self.rate, p.rate)
-        if self.bound and p.step - self.first == EARLY * self.recipe.train.log_every:
+        if self.bound and p.step == EARLY * self.recipe.train.log_every:
             self._check((p.steps - p.step) / self.rate)  # the best of the first lines: some compile
 
     def _check(self, time_needed: float) -> None:
