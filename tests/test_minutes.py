@@ -522,7 +522,8 @@ def test_the_plan_counts_no_training_whose_errors_are_kept(tmp_path, monkeypatch
     config, nothing = load("ours_linear").GPU, {"errors": torch.zeros(1)}
     model, task, window = config.entrants["looped"].model, config.subject, config.window
     chosen = config.recipe(model, task, window=window, lr=3e-4)
-    for recipe in (config.pilots(model, task, window=window)[1], chosen):
+    first, second, _ = config.pilots(model, task, window=window)
+    for recipe in (dataclasses.replace(first, task=LinearRegression(d=2, n=4)), second, chosen):  # one is of no row
         kept("measured", recipe, (1,), Site(seed=recipe.train.seed, answers=tmp_path / "answers"), lambda: nothing)
     kept("oracle", task, (1,), Site(answers=tmp_path / "answers"), lambda: nothing)
     assert plan(tmp_path)[0].minutes == 10
@@ -532,6 +533,17 @@ def test_the_plan_counts_no_training_whose_errors_are_kept(tmp_path, monkeypatch
     config = load("giannou2024_fig2").GPU
     kept("errors", config.recipe(6, config.task(10.0)), (1,), Site(answers=tmp_path / "answers"), lambda: nothing)
     assert plan(tmp_path)[0].minutes == 4
+
+
+def test_the_plan_counts_the_seeds_without_a_result_and_pilots_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "algoformer.experiments.tiers.ROWS", (dataclasses.replace(ROWS[0], names=("ours_linear",), seeds=3),)
+    )
+    monkeypatch.setattr("algoformer.experiments.tiers.seconds", lambda recipe: 60.0)
+    for finished, missing, minutes in (((), 3, 9 + 9), ((1,), 2, 9 + 6), ((0,), 2, 6)):  # pilots are those of any seed
+        monkeypatch.setattr(Store, "has", lambda self, name, config, seed, finished=finished: seed in finished)
+        (planned,) = plan(tmp_path)
+        assert (planned.missing, planned.minutes) == (missing, minutes)
 
 
 def test_every_training_that_cannot_travel_can_end_in_the_minutes_of_its_row():
