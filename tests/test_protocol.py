@@ -38,6 +38,7 @@ from algoformer.experiments.protocol import (
 )
 from algoformer.experiments.registry import EXPERIMENTS
 from algoformer.experiments.softmax import TINY, Rate, Softmax, stored
+from algoformer.experiments.trained import trained
 from algoformer.models import LinearSelfAttentionConfig
 from algoformer.tasks import ChainOfThought, LinearRegression, Representation
 from algoformer.training import Recipe, TrainConfig, Watch, evaluate, train
@@ -183,7 +184,7 @@ def test_a_power_law_is_found_and_says_where_it_comes_to_an_error():
     assert (law.scale, law.exponent) == pytest.approx((3, 0.7))
     assert 3 * law.steps(1e-3) ** -0.7 == pytest.approx(1e-3)
     assert PowerLaw.of(steps, [1.0] * 4).steps(0.5) == math.inf
-    assert PowerLaw(1.0, 1e-9).steps(1e-3) == math.inf
+    assert PowerLaw(1.0, 1e-9).steps(1e-3) == PowerLaw(1.0, 5e-3).steps(1e-3) == math.inf
 
 
 # What is the same for all
@@ -241,6 +242,17 @@ def test_the_zero_predictor_has_the_mean_squares_of_the_test_prompts(task):
     assert oracles(task, Site(), 50)[-1] < 1e-3 * found[-1] or states > 1
     again = protocol.tested(task.oracle, task, prompts=80)[-1]  # on the prompts of the models
     assert np.array_equal(oracles(task, Site(), 80), np.float32(again))
+
+
+def test_errors_are_those_before_noise_on_the_prompts_of_the_test(tmp_path):
+    task, site = LinearRegression(d=3, n=4, noise=2.0, dense=True), Site(answers=tmp_path)
+    for prompts, seed in ((50, TEST), (50, VALIDATION), (20, TEST)):  # each kept at its own place
+        sample = task.sample(prompts, seeded(torch.Generator(), seed, "evaluation", 0))
+        clean = sample.truth.clean.numpy().astype(float)
+        assert zeros(task, prompts, seed) == pytest.approx((clean**2).mean((0, 2)), rel=1e-5)
+        wanted = ((task.oracle.predict(sample.prompt).numpy() - clean) ** 2).mean((0, 2))
+        assert protocol.tested(task.oracle, task, prompts=prompts, seed=seed)[-1] == pytest.approx(wanted, rel=1e-4)
+        assert oracles(task, site, prompts, seed) == pytest.approx(wanted, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -319,6 +331,18 @@ def test_a_measured_model_is_not_needed_again(tmp_path):
     again = measured(tiny(), site, fresh=False, prompts=16, loops=(0, 1))
     assert again == first and first.outcome == "finished" and np.shape(first.errors) == (2, 1)
     assert not any((tmp_path / "unfinished").iterdir())  # nothing of a finished training has to travel
+
+
+def test_what_is_measured_otherwise_is_no_kept_measurement(tmp_path):
+    site, usual = place(tmp_path), {"prompts": 16, "loops": (0, 1), "seed": TEST}
+    first = measured(tiny(), site, fresh=True, **usual)
+    model = trained(tiny(), site, fresh=False)
+    for other in ({"prompts": 8}, {"loops": (1, 0)}, {"loops": (1, 1)}, {"loops": ()}, {"seed": VALIDATION}):
+        how = usual | other
+        found = measured(tiny(), site, fresh=False, **how)
+        rows = [protocol.tested(model, tiny().task, **how | {"loops": (loop,)})[0] for loop in how["loops"] or (1,)]
+        assert np.allclose(found.errors, rows) and found.loops == [*how["loops"]]
+        assert found.errors != first.errors and found.last == first.last
 
 
 def test_pilots_are_measured_and_not_kept(tmp_path):

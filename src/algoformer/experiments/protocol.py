@@ -121,11 +121,12 @@ def tested(
     loops: Sequence[int] = (),
     last: bool = False,
 ) -> list[list[float]]:
-    """Squared errors before noise, by loop and position."""
+    """Squared errors before noise, by loop, in the order of `loops`, and position."""
     steps: Any = list(loops) or None
-    return evaluate(
+    found = evaluate(
         model, task, prompts=prompts, steps=steps, seed=seed, device=device, clean=True, portable=True, last=last
-    ).mean
+    )
+    return [found.mean[found.steps.index(loop)] for loop in steps or found.steps]
 
 
 def _errors(
