@@ -543,6 +543,16 @@ def test_dropout_changes_training_and_not_evaluation(generator):
 
 
 @pytest.mark.parametrize("residual", [False, True])
+def test_all_that_the_layers_of_an_lstm_make_may_be_dropped_in_training(generator, residual):
+    config = LSTMConfig(features=4, labels=1, width=8, layers=2, dropout=1 - 1e-12, residual=residual)
+    model, p = LSTM(config, generator).double().train(), regression(generator)
+    s = model.init(p)
+    without = model.read(p, s._replace(h=residual * s.h))
+    torch.testing.assert_close(model(p), without)
+    assert float((model.eval()(p) - without).detach().abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_all_layers_of_an_lstm_in_one_call_are_its_layers_one_by_one(generator, dropout, residual):
     config = LSTMConfig(features=4, labels=1, width=8, layers=3, dropout=dropout, residual=residual)

@@ -360,7 +360,8 @@ def test_a_diverged_run_counts_as_the_zero_predictor_and_is_told(tmp_path):
     assert found.outcome == "diverged"
     assert found.errors == [pytest.approx(zeros(sick.task, 16))]
     shutil.rmtree(site.answers)
-    assert measured(sick, site, fresh=False, prompts=16).outcome == "diverged"  # and is not tried again
+    again = measured(sick, site, fresh=False, prompts=16, loops=(0, 1))  # and is not tried again
+    assert again.outcome == "diverged" and again.errors == found.errors * 2
     (told,) = entries(tmp_path / "runs.jsonl")
     assert told.outcome == "diverged" and told.steps < told.of == 40 and told.minutes >= 0
 
