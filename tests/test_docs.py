@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -72,3 +73,14 @@ def test_pages_quote_the_distance_of_the_fast_path_from_its_record():
         assert f"gradients are {full['gradient']:.1e} apart".replace("e-0", "e-") in text
         assert f"in bf16 they are {half['gradient']:.1e} apart".replace("e-0", "e-") in text
         assert "`benchmarks/train-h200-curve.json`" in text
+
+
+def test_the_page_of_performance_quotes_the_curves_of_the_fast_path_from_their_record():
+    curves = json.loads((ROOT / "benchmarks" / "train-h200-curve.json").read_bytes())["curve"]
+    fast, plain = np.array([curves[f"fast {seed}"] for seed in range(3)]), np.array(curves["plain 0"])
+    off = 100 * abs(fast[0] / plain - 1)
+    apart = 100 * np.ptp(fast, axis=0) / fast.mean(0)
+    text = " ".join((ROOT / "docs" / "performance.md").read_text().split())
+    assert f"never more than {off.max():.1f} % from that of the plain path" in text
+    assert f"and {off[-1]:.1f} % at the end; three seeds lay up to {apart.max():.0f} % of their mean apart" in text
+    assert f"on the way and {apart[-1]:.0f} % at the end" in text

@@ -826,6 +826,22 @@ def test_a_feature_in_another_unit_is_not_taken_for_rounding(solver, dtype):
     assert float((w - 1).abs().amax((1, 2)).median()) < 1e-3
 
 
+@pytest.mark.parametrize(("condition", "unsolved"), [(50, False), (500, True)])
+def test_bfgs_leaves_directions_unsolved_in_float32_from_a_condition_number_of_x_of_500_on(condition, unsolved):
+    g = torch.Generator().manual_seed(0)
+    u, _, v = torch.linalg.svd(torch.randn(64, 40, 20, generator=g, dtype=torch.float64), full_matrices=False)
+    x = (u * torch.logspace(0, -np.log10(condition), 20, dtype=torch.float64)) @ v
+    w = torch.randn(64, 20, 1, generator=g, dtype=torch.float64)
+    last = v[:, -1:]  # the direction of the smallest singular value
+    p = Prompt(x.float(), (x @ w).float(), last.float())
+    off = {
+        type(solver): float(((solver.predict(p).double() - last @ w).abs() / (last @ w).abs()).median())
+        for solver in (BFGS(steps=400), ConjugateGradient(steps=400))
+    }
+    assert (off[BFGS] > 0.1) == unsolved and (off[BFGS] < 1e-3) != unsolved
+    assert off[ConjugateGradient] < 1e-4
+
+
 @pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-6), (torch.float64, 1e-14)])
 @pytest.mark.parametrize(("mu", "scale"), [(0.1, 1e-4), (0.1, 1e-8), (1e4, 1.0), (1e12, 1.0)])
 def test_damped_newton_keeps_its_digits_where_the_penalty_outweighs_the_curvature(dtype, most, mu, scale):
