@@ -12,9 +12,10 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.model_selection import train_test_split
 
 import algoformer
-from algoformer import InContextRegressor, zoo
+from algoformer import InContextRegressor, On, zoo
 from algoformer.bench import zoo as bench
 from algoformer.models import AlgoFormerConfig
+from algoformer.solvers import Ridge, Windows
 from algoformer.tasks import Autoregression, ChainOfThought, LinearRegression
 from algoformer.training import TrainConfig, load, train
 from algoformer.training.codec import decode, model_of
@@ -116,6 +117,16 @@ def test_a_name_that_is_no_string_is_refused(name):
     for ask in (algoformer.pretrained, zoo.about):
         with pytest.raises(TypeError, match="a pretrained model must be given by its name; got"):
             ask(name)
+
+
+def test_ridge_that_is_not_told_phi_is_best_on_series_at_the_strength_that_the_page_gives_it():
+    sample = Autoregression().sample(1280, torch.Generator().manual_seed(0))
+    error = {}
+    for strength in (30.0, 100.0, 300.0, 1000.0, 3000.0):
+        answer = On(Ridge(strength=strength), Windows(q=3)).predict(sample.prompt)
+        error[strength] = float((answer - sample.truth.clean).square().mean())
+    page = (Path(__file__).parent.parent / "docs" / "zoo.md").read_text()
+    assert f"Ridge(strength={min(error, key=error.get)})" in page
 
 
 def test_a_shipped_transformer_is_an_estimator_on_real_data():
