@@ -47,14 +47,14 @@ def test_three_layers_learn_multiples_of_the_inverse_covariance(seed):
 @pytest.mark.parametrize(
     ("layers", "steps", "batch", "lr", "robust", "most"),
     [
-        (1, 1500, 1024, 0.01, None, 0.25),
-        (2, 6000, 256, 0.01, 0.25, 0.015),
-        (3, 8000, 256, 0.01, 0.25, 4e-4),
-        (4, 8000, 256, 0.005, 0.25, 2e-5),
+        (1, 1500, 1024, 0.01, None, 0.24),
+        (2, 6000, 256, 0.01, 0.25, 0.013),
+        (3, 8000, 256, 0.01, 0.25, 2e-4),
+        (4, 8000, 256, 0.005, 0.25, 2e-6),
     ],
 )
 def test_linear_self_attention_squares_its_error_with_every_layer(layers, steps, batch, lr, robust, most):
-    """d = 5, n = 20, 100,000 held-out prompts: relative errors near 0.23, 0.012, 2e-4, 1e-5; medians far lower."""
+    """d = 5, n = 20, 100,000 held-out prompts: relative errors near 0.23, 0.012, 1.4e-4, 1e-6; medians far lower."""
     model = LinearSelfAttention(
         LinearSelfAttentionConfig(features=5, layers=layers, heads=2), torch.Generator().manual_seed(0)
     )
