@@ -1,7 +1,9 @@
 """What softmax attention and tabulated functions get wrong, against the bounds stated beforehand."""
 
 import math
+from decimal import Decimal, localcontext
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -45,6 +47,30 @@ def test_the_taps_approximate_the_score_to_their_truncation_error(score, kind, s
     own = sum(abs(weight) for _, weight in s.taps) * 4e-16  # of computing this sum in float64
     assert abs(value - z) <= s.truncation + own
     assert sum(weight for _, weight in s.taps) == 0
+
+
+@pytest.mark.parametrize(("dtype", "heads"), KINDS)
+@pytest.mark.parametrize("keys", [1, 30])
+def test_the_normaliser_keeps_as_much_of_the_scores_as_is_told(dtype, heads, keys):
+    """Keys of the largest score and one dump, in 50 digits: in the dtype rounding hides it."""
+    s = scales(dtype, 5.0, heads)
+    with localcontext() as exact:
+        exact.prec = 50
+        taps = [(Decimal(share), (Decimal(rate) * 5).exp()) for rate, share in s.taps]
+        kept = sum(share * up - share * up / (1 + keys * up / Decimal(s.dump).exp()) for share, up in taps)
+    assert float(kept) == pytest.approx(s.leakage(keys), rel=0.01)
+    assert s.bound(1.0, keys) - s.bound(1.0) == pytest.approx(s.leakage(keys - 1), rel=1e-6, abs=1e-20)
+
+
+@pytest.mark.parametrize(("dtype", "heads"), KINDS)
+def test_rounding_is_half_a_unit_of_the_score_of_the_dump_and_of_every_product_and_sum(dtype, heads):
+    s, single = scales(dtype, 5.0, heads), torch.empty(0, dtype=dtype).numpy().dtype.type
+    own = sum(abs(share) for _, share in s.taps)
+    eps = float(np.finfo(single).eps)
+    for counted, dump in ((False, s.dump), (True, s.dump + math.log(64))):
+        unit = float(np.spacing(single(dump)))
+        assert s.rounding(0, counted) == pytest.approx(own * (unit / 2 + 3 * eps), rel=1e-12)
+    assert s.rounding(40) - s.rounding(0) == pytest.approx(own * 20 * eps, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ from algoformer.constructions import (
     show,
 )
 from algoformer.constructions.catalogue import CATALOGUE
-from algoformer.prompt import Dense, Prompt, Series
+from algoformer.constructions.encoder import TRACKS, Link, Spread
+from algoformer.prompt import Chains, Dense, Prompt, Series
 from algoformer.solvers import GradientDescent
 from algoformer.tasks import Representation
 
@@ -607,3 +608,24 @@ def test_numbers_of_numpy_are_saved_as_numbers(generator, tmp_path):
     q = prompt(generator)
     q = Prompt(q.x / 9, q.y.sign(), q.queries / 9)
     assert torch.equal(load(tmp_path).predict(q), model.predict(q))
+
+
+@pytest.mark.parametrize("kind", TRACKS)
+def test_a_group_may_be_filled_with_the_fields_of_its_track_alone(kind):
+    """Every field that is let in is in the prompt; every other is refused before there is one."""
+    v = torch.arange(1.0, 5.0, dtype=torch.float64)[None, :, None]
+    p = {Prompt: Prompt(v, 2 * v, 3 * v), Dense: Dense(v, 2 * v), Series: Series(v), Chains: Chains(v[None], v[:, :3])}
+    p, held = p[kind], {("examples", "x"): v, ("examples", "y"): 2 * v, ("queries", "x"): 3 * v, ("values", "x"): v}
+    held |= {("states", "s"): v, ("partial", "s"): v[:, :3]}
+    for track in TRACKS[kind]:
+        for field in ("x", "y", "s", "z", "queries"):
+            group = Group("group", track, {"a": field})
+            if (track, field) in held:
+                assert torch.equal(Encoder((group,), kind).encode(Stream(a=1), p)[0], held[track, field])
+            else:
+                with pytest.raises(ValueError, match=f"a field of {track} must be one of .*; group group has {field}"):
+                    Encoder((group,), kind)
+    for fill, only in ((Spread(), Prompt), (Link(2), Chains)):
+        if kind is not only:
+            with pytest.raises(ValueError, match=f"is of a {only.__name__}; group group is of a {kind.__name__}"):
+                Encoder((Group("group", "blank", {"a": fill}),), kind)

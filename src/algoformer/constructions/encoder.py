@@ -97,6 +97,17 @@ class Encoder:
         for g in self.groups:
             if g.track not in TRACKS[self.kind]:
                 raise ValueError(f"a track of a {self.kind.__name__} is {', '.join(TRACKS[self.kind])}; got {g.track}")
+            known = TRACKS[self.kind][g.track]
+            if unknown := sorted({f for f in g.fill.values() if isinstance(f, str)}.difference(known)):
+                raise ValueError(
+                    f"a field of {g.track} must be one of {', '.join(known) or 'none'}; "
+                    f"group {g.name} has {', '.join(unknown)}"
+                )
+            for fill, kind in ((Spread, Prompt), (Link, Chains)):
+                if self.kind is not kind and any(isinstance(f, fill) for f in g.fill.values()):
+                    raise ValueError(
+                        f"a {fill.__name__} is of a {kind.__name__}; group {g.name} is of a {self.kind.__name__}"
+                    )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -206,11 +217,11 @@ class Encoder:
         return v.new_full((len(v),), v.shape[1])
 
 
-TRACKS: dict[type, tuple[str, ...]] = {
-    Prompt: ("examples", "queries", "blank"),
-    Dense: ("examples", "blank"),
-    Series: ("values", "next", "blank"),
-    Chains: ("states", "partial", "blank"),
+TRACKS: dict[type, dict[str, tuple[str, ...]]] = {  # with the fields of each
+    Prompt: {"examples": ("x", "y"), "queries": ("x",), "blank": ()},
+    Dense: {"examples": ("x", "y"), "blank": ()},
+    Series: {"values": ("x",), "next": (), "blank": ()},
+    Chains: {"states": ("s",), "partial": ("s",), "blank": ()},
 }
 
 
@@ -248,8 +259,6 @@ def _tracks(p: Any) -> dict[str, _Track]:
 def _value(fill: Fill, track: _Track, at: Tensor, p: Any, count: Tensor) -> Tensor:
     b = len(count)
     if isinstance(fill, str):
-        if fill not in track.fields:
-            raise ValueError(f"a field here must be one of {', '.join(track.fields)}; got {fill}")
         return track.fields[fill][:, at]
     if isinstance(fill, LogCount):
         return count.clamp(min=1).log()[:, None, None].expand(b, len(at), 1)
