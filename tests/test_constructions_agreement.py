@@ -157,6 +157,23 @@ def test_a_mean_of_nothing_is_nothing_though_empty_tokens_hold_values(seen):
     assert differs(program(tokens=encoder(coded="queries"), pre=[[move], [count]]), prompt(seen), "softmax") <= 1e-8
 
 
+APART = [
+    {"key": 2.0 * Z.x}, {"key": Z.x + Z.y}, {"query": -Z.x}, {"query": Z.x + Z.y}, {"keys": "queries"},
+    {"keys": ("examples", "queries")}, {"queries": "queries"}, {"block": Z.example}, {"mask": Z.example},
+    {"match": (Z.k, Z.q)}, {"mean": True}, {"score": 90.0},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", APART, ids=map(str, map(list, APART)))
+def test_instructions_share_their_heads_only_if_they_address_alike(options):
+    one, alike, other = mac(add=True), mac(into=Z.v, value=Z.y, scale=2.0, add=True), mac(into=Z.v, add=True, **options)
+    for attention, bar in (("relu", 1e-12), ("softmax", 1e-7)):
+        assert [compile(program(pre=[[one, i]]), attention).pre[0].heads for i in (alike, other)] == [2, 4]
+        for i in (alike, other):
+            p = program(pre=[[one, i], [Linear(into=Z.o, value=Z.v, add=True)]])
+            assert differs(p, prompt([1, 0, 1]), attention) <= bar
+
+
 def test_post_reads_after_every_pass():
     passes = [[Linear(into=Z.v, value=Z.x)], [Clear(Z.v)]]
     p = program(passes=passes, steps=2, post=[mac(value=Z.v, key=Z.x, query=Z.x)])

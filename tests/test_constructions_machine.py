@@ -17,6 +17,7 @@ from algoformer.constructions import (
     Encoder,
     Equal,
     Gate,
+    Gram,
     Group,
     Interpreter,
     Leaky,
@@ -28,6 +29,7 @@ from algoformer.constructions import (
     Table,
     Unsupported,
     autoregression,
+    chain_of_thought,
     compile,
     damped_newton,
     decoder_gradient_descent,
@@ -224,6 +226,56 @@ def test_building_refuses_what_cannot_run():
         Encoder((Group("states", "states", {"x": "s"}),))
     with pytest.raises(ValueError, match="steps must be the number of passes, 1; got 2"):
         program(passes=[[[Linear(into=Z.o, value=Z.x)]]], steps=2, pre=())
+
+
+KEYED = {"into": Z.o, "value": Z.x, "key": Z.x}
+REFUSED = [
+    (lambda: Z.x + Z.e, "forms that are added must be equally wide; got 3 and 1"),
+    (lambda: Z.x.through(torch.ones(3, 2)), r"a matrix over x must have 3 columns; got shape \(3, 2\)"),
+    (lambda: Z.matrix(Stream(x=2).x), "register x is 3 wide; the form x takes 2"),
+    (lambda: Stream(), "a stream must have a register; got none"),
+    (lambda: Stream(x=True), "register x must be at least 1 wide; got True"),
+    (lambda: Clear(Z.x[:2]), "an instruction must write a whole register; got A x"),
+    (lambda: Mac(**KEYED, query=Z.x, mask=Z.o), "mask must be one number a token; o has 3"),
+    (lambda: Linear(into=Z.o, value=Z.x, block=Z.x), "block must be one number a token; x has 3"),
+    (lambda: Mac(**KEYED, query=Z.x, match=(Z.k, Z.x)), "the codes of match must be equally wide; got 6 and 3"),
+    (lambda: Copy(**KEYED, query=Z.q), "key and query must be equally wide; got 3 and 6"),
+    (lambda: Leaky(into=Z.o, value=Z.x, slope=0.0, inverse=True), "only a positive slope has an inverse; got 0"),
+    (lambda: Equal(into=Z.o, left=Z.x, right=Z.x), "Equal writes one number a token; o is 3 wide"),
+    (lambda: Equal(into=Z.e, left=Z.x, right=Z.e), "left and right must be equally wide; got 3 and 1"),
+    (
+        lambda: Table(into=Z.o, value=Z.x, function=torch.sin, name="sine", domain=(1.0, 1.0), hinges=8),
+        r"domain must be an interval; got \(1.0, 1.0\)",
+    ),
+    (
+        lambda: Table(into=Z.o, value=Z.x, function=torch.sin, name="sine", domain=(0.0, 1.0), hinges=1),
+        "hinges must be at least 2; got 1",
+    ),
+    (lambda: Encoder((*PAIRS.groups, PAIRS.groups[0])), "groups must have names of their own; got examples, queries"),
+    (lambda: program([Clear(Z.o)], encoder=Encoder((Group("queries", "queries", {"w": "x"}),))), "registers .*; got w"),
+    (
+        lambda: program([Clear(Z.o)], [Copy(**KEYED, query=Z.x, queries="labels")]),
+        "a group must be one of .* got labels",
+    ),
+    (lambda: program([Clear(Z.o)], [Copy(**KEYED, query=Z.x, sink="labels")]), "a group must be one of .*; got labels"),
+    (lambda: program([Clear(Z.o)], at="labels"), "a group must be one of .*; got labels"),
+    (lambda: program([Clear(Z.o)], bounds={"e": 1.0}), "register e is read, but neither"),
+    (lambda: program([Clear(Z.o)], gram=Gram(register="e", groups="examples", most=1.0)), "register e is read, but"),
+    (lambda: program([Clear(Z.o)], loop=[Clear(Z.o)], passes=[[Clear(Z.o)]], steps=1), "a loop or passes; got both"),
+    (lambda: program([Linear(into=Z.o, value=Z.o)], loop=[Clear(Z.o)]), "pre: .* reads register o"),
+    (lambda: program([Mac(**KEYED, query=Z.x, match=(Z.k, Z.e.through(torch.ones(6, 1))))]), r"register e \(match\)"),
+]
+
+
+@pytest.mark.parametrize(("build", "reason"), REFUSED)
+def test_what_does_not_fit_is_refused_where_it_is_made(build, reason):
+    with pytest.raises(ValueError, match=reason):
+        build()
+
+
+def test_a_mixture_of_layers_and_instructions_is_refused():
+    with pytest.raises(TypeError, match="a list of instructions or a list of layers; got a mixture"):
+        program(Clear(Z.o), [Clear(Z.e)])
 
 
 def test_running_refuses_a_prompt_that_does_not_fit(generator):
@@ -600,6 +652,58 @@ def test_the_listing_says_how_many_queries_codes_can_count():
     few = regression_with_representation(network, eta=0.1, steps=1, examples=8)
     assert "answers at most 8 queries and 1 label at once" in str(few)
     assert "answers any number of queries and 1 label at once" in str(newton(3, most=9.0, steps=1))
+
+
+def test_the_listing_says_all_that_a_program_holds():
+    a = torch.stack([torch.eye(2), torch.eye(2), 2 * torch.eye(2)]).double()
+    said = (
+        (
+            autoregression(2, 2, eta=0.1, steps=3, examples=5),
+            "tokens initial   values[:2]: x = x, initial = 1, k = key code(position +2), one = 1",
+            "tokens slot      next: slot = 1, one = 1, q1 = query code(position +1), q2 = query code(position)",
+            "    token   h = (x2, x1)",
+            "    token   x = -r   [unless initial + window + blank]",
+            "declared for |h| <= 8, |r| <= 8, at most 5 examples, eigenvalues of the mean of h h' <= 20",
+        ),
+        (
+            newton(3, most=9.0, steps=1),
+            "declared for |x| <= 8, at most 64 examples, eigenvalues of the sum of x x' <= 9",
+        ),
+        (
+            decoder_gradient_descent(2, eta=0.1, steps=1),
+            "tokens labels    examples: y = y, label = 1, q = query code(position), one = 1",
+            "causal, tokens of one position together",
+            "    attend  o += sum (first + later) <x, w>   "
+            "[keys first later, queries first later, where k = q, dump blank]",
+        ),
+        (
+            preconditioned_gradient_descent(a, labels=2),
+            "loop 1 to 2",
+            "loop 3",
+            "answers any number of queries and 2 labels at once",
+        ),
+    )
+    for p, *lines in said:
+        assert set(lines) <= set(str(p).splitlines())
+    text = show(least_squares(3, scale=0.1, steps=2, order=4), "linear", masked=False).splitlines()
+    assert {
+        "loop 2 to 3  (2 heads)",
+        "post 1  (1 head)",
+        "read o at the first of columns after 2 steps",
+        "answers one query and 1 label at once",
+        "bare linear attention: layers x heads pre 1 x 2, loop 4 x 2, post 2 x 2; width 21; "
+        f"{13 * 21 * (21 + 3 + 3)} weights",  # 13 heads with a value and three rows of key and of query
+    } <= set(text)
+    step = "r -= 0.1 mean r <s, s>   [keys states, queries states last, mask state - match, dump blank]"
+    assert {
+        "pre 1  (2 heads, feed-forward 13)",
+        "loop 1  (4 heads)",
+        "    attend  o -= r at 0 = one   [keys last, queries blank, sink blank]",
+        f"error of r not bounded a priori: {step}",
+    } <= set(show(chain_of_thought(2, 3, slope=0.5, eta=0.1, steps=2), "softmax", heads=4).splitlines())
+    coded = [Group("queries", "queries", {"x": "x", "q": Code(3, shift=2)}), Group("again", "queries", {"k": Code(3)})]
+    assert "answers at most 6 queries and 3 labels at once" in str(program([Clear(Z.o)], encoder=Encoder((*coded,))))
+    assert [str(f) for f in (Z.one - Z.e, join(Z.zero(3), Z.e) + join(Z.x, Z.zero(1)))] == ["one - e", "(x, e)"]
 
 
 def test_numbers_of_numpy_are_saved_as_numbers(generator, tmp_path):
