@@ -234,12 +234,59 @@ def test_what_a_lowering_cannot_do_it_refuses(step, options, attention, reason):
         compile(program(tokens=tokens, pre=[step]), attention)
 
 
+LABELLED = Copy(into=Z.v, value=Z.y, key=Z.k, query=Z.q, keys="labels", queries="examples", sink="blank")
+MOVED = Copy(into=Z.v, value=Z.x, key=Z.k, query=Z.q, keys="queries", queries="examples", sink="blank")
+FILLED = Linear(into=Z.v, value=Z.blank.through(torch.ones(2, 1)), add=True)
+
+
+@pytest.mark.parametrize(
+    ("layers", "tokens", "options", "reason"),
+    [
+        ([[mac(mask=Z.s)]], {}, {}, "linear attention has no mask"),
+        ([[mac(match=(Z.k, Z.q))]], {}, {}, "linear attention has no match"),
+        ([[mac(block=Z.query)]], {}, {}, "linear attention has no block"),
+        ([[mac(queries="queries")]], {}, {}, "linear attention cannot keep examples from receiving"),
+        ([[mac(mean=True)]], {}, {"masked": False}, "without a mask there is no 1/n either"),
+        ([[mac()]], {"missing": ("blank", "one")}, {"attention": "softmax"}, "a register that holds 1 on every token"),
+        (
+            [[mac(queries="queries")]], {"missing": ("examples", "example")}, {"attention": "relu"},
+            "needs registers that hold 1 on blank and examples and labels, which must not receive",
+        ),
+        (
+            [[mac()]], {"missing": ("queries", "query")}, {"attention": "softmax"},
+            "needs registers that hold 1 on queries, which are no keys",
+        ),
+        (
+            [[LABELLED]], {"missing": ("labels", "label")}, {"attention": "relu"},
+            "needs a register that holds 1 on labels alone",
+        ),
+        (
+            [[LABELLED]], {"missing": ("blank", "blank")}, {"attention": "softmax"},
+            "needs a register that holds 1 on labels and blank alone",
+        ),
+        (
+            [[MOVED, FILLED], [mac(value=Z.v, mean=True, dump="labels")]], {"coded": "queries"},
+            {"attention": "softmax"}, "needs a blank token without key and value, for prompts of which nothing is seen",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_tokens_do_not_allow_is_refused(layers, tokens, options, reason):
+    with pytest.raises(Unsupported, match=reason):
+        compile(program(tokens=encoder(**tokens), pre=layers), **options)
+
+
 @pytest.mark.parametrize(
     ("options", "attention", "reason"),
     [
         ({"dump": "inputs"}, "softmax", "a causal mean needs as many inputs as keys in sight of every query"),
         ({"dump": "blank"}, "softmax", "a causal mean needs as many blank as keys in sight of every query"),
         ({"mask": Z.s}, "relu", "a causal mean is over all keys in sight; it cannot have a mask or a match"),
+        (
+            {"match": (Z.label, Z.one)},
+            "relu",
+            "a causal mean is over all keys in sight; it cannot have a mask or a match",
+        ),
+        ({"mean": False, "dump": "inputs"}, "softmax", "a causal sum needs a dump of one token that every query sees"),
     ],
 )
 def test_a_causal_mean_divides_by_the_keys_in_sight(options, attention, reason):
@@ -253,6 +300,41 @@ def test_a_causal_mean_divides_by_the_keys_in_sight(options, attention, reason):
     assert differs(plain, q, "relu") <= 1e-12
     with pytest.raises(Unsupported, match=reason):
         compile(Program(**kept, causal=True, pre=[[mark], [mac(**step | options)]]), attention)
+
+
+@pytest.mark.parametrize("seen", [[1, 0, 1], [1, 1, 1], [0, 0, 0]])
+def test_a_causal_mean_leaves_out_unseen_pairs(seen):
+    mean = mac(key=Z.example, query=Z.query, mean=True)
+    q = prompt(seen)
+    wanted = sum(x for x, shown in zip(q.x[0], seen, strict=True) if shown) / max(sum(seen), 1)
+    p = program(pre=[mean], causal=True)
+    for machine in (Interpreter(p), *(compile(p, attention) for attention in ("linear", "relu"))):
+        assert torch.allclose(machine.predict(q), q.queries + wanted, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("first", ["blank", "values"])
+def test_a_blank_serves_a_causal_layer_only_from_the_front(first):
+    z = Stream(x=1, o=1, one=1, blank=1, values=1, k=4, q=4)
+    code = {"x": "x", "k": Code(2, key=True), "q": Code(2)}
+    groups = sorted([Group("blank", "blank", {}), Group("values", "values", code)], key=lambda g: g.name != first)
+    kept = {"into": z.o, "value": z.x, "keys": "values"}
+    for step, reason in (
+        (Mac(**kept, key=z.values, query=z.values, dump="blank", score=1.0), "a causal sum needs a dump of one token"),
+        (Copy(**kept, key=z.k, query=z.q, sink="blank"), "a sink must be in sight of all tokens, whatever is seen"),
+    ):
+        p = Program(
+            name="a step", stream=z, encoder=tokens_of(Series, *groups), read=z.o, at="values", steps=0, pre=[step],
+            causal=True, first=True,
+        )  # fmt: skip
+        if first == "values":
+            with pytest.raises(Unsupported, match=reason):
+                compile(p, "softmax")
+        else:
+            v = torch.tensor([[[3.0], [4.0]]], dtype=torch.float64)
+            with torch.no_grad():
+                state = compile(p, "softmax").init(Series(v))
+            wanted = v.cumsum(1) if isinstance(step, Mac) else v
+            assert torch.allclose(state.stream[:, 1:, z.rows["o"]], wanted, rtol=0, atol=1e-7)
 
 
 def test_a_bound_counts_the_groups_of_keys_and_is_none_where_their_number_is_not_declared():
