@@ -694,6 +694,8 @@ def test_the_listing_says_all_that_a_program_holds():
         "bare linear attention: layers x heads pre 1 x 2, loop 4 x 2, post 2 x 2; width 21; "
         f"{13 * 21 * (21 + 3 + 3)} weights",  # 13 heads with a value and three rows of key and of query
     } <= set(text)
+    with pytest.raises(Unsupported, match="does not lower to bare linear attention"):
+        show(gradient_descent(3, eta=0.1, steps=1), "linear", masked=False)
     step = "r -= 0.1 mean r <s, s>   [keys states, queries states last, mask state - match, dump blank]"
     assert {
         "pre 1  (2 heads, feed-forward 13)",

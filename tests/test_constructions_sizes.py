@@ -4,9 +4,19 @@ import pytest
 import torch
 from scipy.stats import chi2
 
-from algoformer.constructions import compile, descent_step, newton
-from algoformer.prompt import Prompt
-from algoformer.solvers import GradientDescent, Newton
+from algoformer.algorithm import On
+from algoformer.constructions import (
+    autoregression,
+    chain_of_thought,
+    compile,
+    decoder_gradient_descent,
+    descent_step,
+    newton,
+    regression_with_representation,
+)
+from algoformer.prompt import Chains, Dense, Prompt, Series
+from algoformer.solvers import Features, GradientDescent, Links, Newton, Windows
+from algoformer.tasks import Representation
 
 DTYPES = [pytest.param(torch.float64, id="float64"), pytest.param(torch.float32, id="float32")]
 BARS = {(torch.float64, 2): 2e-9, (torch.float64, 4): 1e-10, (torch.float32, 2): 1e-3, (torch.float32, 4): 2e-4}
@@ -53,6 +63,32 @@ def test_one_set_of_weights_serves_every_number_of_examples(generator, dtype):
     model, solver = descent(5, 5, dtype, 2)
     for n in (5, 17, 100):
         assert float(error(model, solver, *problem(generator, 4, n, 5, dtype), 20).max()) <= BARS[dtype, 2]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 8])
+def test_codes_count_as_many_examples_as_are_declared_and_no_more_are_let_in(generator, n):
+    def drawn(*shape):
+        return 0.5 * torch.rand(1, *shape, generator=generator, dtype=torch.float64)
+
+    descent, phi = GradientDescent(eta=0.1, steps=2), Representation(d=2, layers=1).phi
+    x, y, many, chains = drawn(n + 1, 2), drawn(n + 1, 1), drawn(n + 4, 2), drawn(n + 1, 4, 2)
+    kept = {"eta": 0.1, "steps": 2, "examples": n}
+    cases = (
+        (newton(2, most=9.0, steps=2, examples=n), Newton(scale=1 / 81, steps=2, form="stream"),
+         lambda k: Prompt(x[:, :k], y[:, :k], x[:, :1])),
+        (regression_with_representation(phi, **kept), On(descent, Features(phi)),
+         lambda k: Prompt(x[:, :k], y[:, :k], x[:, :n])),
+        (decoder_gradient_descent(2, **kept), descent, lambda k: Dense(x[:, :k], y[:, :k])),
+        (autoregression(2, 3, **kept), On(descent, Windows(q=3)), lambda k: Series(many[:, : k + 3])),
+        (chain_of_thought(2, 4, slope=0.5, **kept), On(descent, Links(slope=0.5)),
+         lambda k: Chains(chains[:, :k], chains[:, 0, :1])),
+    )  # fmt: skip
+    for program, solver, prompt in cases:
+        model = compile(program, "relu")
+        with torch.no_grad():
+            assert torch.allclose(model.predict(prompt(n)), solver.predict(prompt(n)), rtol=0, atol=1e-12)
+        with pytest.raises(ValueError, match=f"declared for examples up to {n}; got {n + 1}|positions must be 0 to"):
+            model.predict(prompt(n + 1))
 
 
 @pytest.mark.slow

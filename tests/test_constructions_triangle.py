@@ -14,7 +14,9 @@ from algoformer.constructions import (
     autoregression,
     chain_of_thought,
     compile,
+    decoder_gradient_descent,
     descent_step,
+    fuse,
     gradient_descent,
     least_squares,
     load,
@@ -23,7 +25,7 @@ from algoformer.constructions import (
     save,
 )
 from algoformer.constructions.catalogue import CATALOGUE, LOWERINGS
-from algoformer.prompt import Dense, Prompt
+from algoformer.prompt import Chains, Dense, Prompt, Series
 from algoformer.solvers import Features, GradientDescent, Links, Newton, Windows
 from algoformer.tasks import Autoregression, ChainOfThought, Representation
 from algoformer.testing import laws, regression
@@ -114,6 +116,24 @@ def test_the_fused_transformer_is_the_unfused_one():
         with torch.no_grad():
             apart = c.compile(lowering).predict(p) - compile(plain, **LOWERINGS[lowering]).predict(p)
         assert float(apart.abs().max()) <= bar * float(p.y.abs().max())
+
+
+def test_fused_programs_keep_the_spans_the_blocks_and_the_order_of_their_tokens(generator):
+    series, dense, chains = (
+        torch.randn(2, *s, generator=generator, dtype=torch.float64) for s in ((9, 2), (5, 3), (4, 3, 2))
+    )
+    for plain, p in (
+        (autoregression(2, 2, eta=0.1, steps=3, examples=7), Series(series)),
+        (decoder_gradient_descent(2, eta=0.1, steps=3, examples=5), Dense(dense[..., :2], dense[..., 2:])),
+        (chain_of_thought(2, 3, slope=0.5, eta=0.1, steps=3, examples=4), Chains(chains, chains[:, 0, :2] + 1)),
+    ):
+        fused, wanted = fuse(plain), Interpreter(plain).predict(p)
+        assert fused.steps == 3 + 2 and [len(layers) for layers in (fused.pre, fused.loop, fused.post)] == [0, 1, 0]
+        torch.testing.assert_close(Interpreter(fused).predict(p), wanted, rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match=r"only parts of one layer can be fused; post of Newton's iteration .* has 2"):
+        fuse(newton(2, most=9.0, steps=1))
+    with pytest.raises(ValueError, match=r"only parts of one layer can be fused; pre of .* has 0"):
+        fuse(descent_step(2, eta=0.1, steps=1))
 
 
 def test_compiled_transformers_roll_out_as_their_algorithms_do(generator):
