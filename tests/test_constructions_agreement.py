@@ -12,6 +12,7 @@ from algoformer.constructions import (
     Encoder,
     Equal,
     Gate,
+    Gram,
     Group,
     Interpreter,
     Leaky,
@@ -22,6 +23,8 @@ from algoformer.constructions import (
     Stream,
     Unit,
     Unsupported,
+    autoregression,
+    chain_of_thought,
     compile,
     fuse,
     regression_with_representation,
@@ -524,3 +527,79 @@ def test_a_score_that_no_query_takes_is_not_held():
         assert torch.allclose(got, wanted, rtol=0, atol=1e-9)
     with pytest.raises(ValueError, match=r"was declared for <x, x> up to 0.05"):
         compile(program(pre=[mac(score=0.05)]), "softmax").predict(low)
+
+
+V = Stream(x=1, v=1, o=1, one=1, example=1, query=1, blank=1)
+HIDDEN = Linear(into=V.v, value=V.one - V.example - V.query - V.blank)  # 1 on tokens of unseen pairs alone
+
+
+def ranged(*, columns=False, **options):
+    """A program of which only tokens of unseen pairs hold anything in v."""
+    tokens = tuple(
+        Group(name, name, {**fill, name.removesuffix("s").replace("querie", "query"): 1, "one": 1})
+        for name, fill in (("examples", {"x": Unit(1) if columns else "x"}), ("queries", {"x": "x"}), ("blank", {}))
+    )
+    kept = {"name": "ranged", "stream": V, "encoder": Encoder(tokens), "read": V.o, "at": "queries", "steps": 0}
+    return Program(**kept | {"pre": [[HIDDEN], [Linear(into=V.o, value=V.x)]]} | options)
+
+
+def scalars(x, queries, seen):
+    v, w = (torch.tensor(numbers, dtype=torch.float64)[None, :, None] for numbers in (x, queries))
+    return Prompt(v, v, w, torch.tensor([seen]))
+
+
+def test_what_tokens_of_unseen_pairs_hold_is_not_held_to_the_range_but_columns_of_matrices_are():
+    half, q = {"bounds": {"v": 0.5}}, scalars([1.0, 1.0], [1.0], [True, False])
+    total = Mac(into=V.o, value=V.x, key=V.x, query=V.v + 0.1 * V.x, dump="blank", score=0.5)
+    for p in (ranged(**half), ranged(pre=[[HIDDEN], [total]])):
+        with torch.no_grad():
+            got = compile(p, "softmax").predict(q)
+        assert torch.allclose(got, Interpreter(p).predict(q), rtol=0, atol=1e-7)
+    with pytest.raises(ValueError, match=r"was declared for \|v\| up to 0.5; got 1"):
+        compile(ranged(columns=True, **half), "relu").predict(q)
+    with pytest.raises(ValueError, match=r"was declared for <x, v \+ 0.1 x> up to 0.5; got 0.6"):
+        compile(ranged(pre=[[HIDDEN], [total]]), "softmax").predict(scalars([1.0, 1.0], [6.0], [True, True]))
+
+
+def test_a_spectrum_is_that_of_the_groups_it_names():
+    far = scalars([0.5, 0.5], [3.0, 3.0], [True, True])
+    for groups, found in (("examples", 0.25), ("queries", 9.0), (("examples", "queries"), 9.25)):
+        for most, fits in ((found * 1.01, True), (found * 0.99, False)):
+            model = compile(ranged(gram=Gram(register="x", groups=groups, most=most)), "relu")
+            if fits:
+                model.predict(far)
+            else:
+                with pytest.raises(ValueError, match=rf"eigenvalues of x'x up to .*; got {found:g}"):
+                    model.predict(far)
+
+
+def test_bounds_that_scores_after_the_loop_rest_on_are_held_in_the_loop():
+    double = [Linear(into=V.v, value=2.0 * V.v)]
+    answer = Mac(into=V.o, value=V.x, key=V.x, query=V.v, dump="blank")
+    p = ranged(
+        pre=[Linear(into=V.v, value=V.x)], loop=double, post=[answer], steps=3, bounds={"x": 1.0, "v": 4.0}
+    )  # fmt: skip
+    model, q = compile(p, "softmax"), scalars([1.0], [1.0], [True])
+    with torch.no_grad():
+        assert float(model.predict(q, 2)) == pytest.approx(4.0, abs=1e-7)
+    with pytest.raises(ValueError, match=r"was declared for \|v\| up to 4; got 8"):
+        model.predict(q)
+    free = ranged(
+        pre=[Linear(into=V.v, value=V.x), Linear(into=V.o, value=V.x)],
+        loop=double,
+        steps=3,
+        bounds={"x": 1.0, "v": 4.0},
+    )
+    assert compile(free, "softmax").predict(q).shape == (1, 1, 1), "no score rests on v"
+
+
+def test_what_a_program_does_not_answer_is_refused():
+    series = compile(autoregression(1, 1, eta=0.1, steps=1), "relu")
+    with pytest.raises(ValueError, match="answers a Series that asks its next value; this one asks every value"):
+        series.predict(Series(torch.ones(1, 3, 1, dtype=torch.float64), every=True))
+    chains = compile(chain_of_thought(1, 3, slope=0.5, eta=0.1, steps=1), "relu")
+    with pytest.raises(ValueError, match="answers a Chains with a partial chain; this one has none"):
+        chains.predict(Chains(torch.ones(1, 2, 3, 1, dtype=torch.float64)))
+    with pytest.raises(ValueError, match="chains must have 3 states; got 4"):
+        ones = torch.ones(1, 2, 4, 1, dtype=torch.float64)
+        chains.predict(Chains(ones, ones[:, 0, :1]))

@@ -16,7 +16,7 @@ from algoformer.constructions import (
 )
 from algoformer.prompt import Chains, Dense, Prompt, Series
 from algoformer.solvers import Features, GradientDescent, Links, Newton, Windows
-from algoformer.tasks import Representation
+from algoformer.tasks import LeakyNetwork, Representation
 
 DTYPES = [pytest.param(torch.float64, id="float64"), pytest.param(torch.float32, id="float32")]
 BARS = {(torch.float64, 2): 2e-9, (torch.float64, 4): 1e-10, (torch.float32, 2): 1e-3, (torch.float32, 4): 2e-4}
@@ -89,6 +89,30 @@ def test_codes_count_as_many_examples_as_are_declared_and_no_more_are_let_in(gen
             assert torch.allclose(model.predict(prompt(n)), solver.predict(prompt(n)), rtol=0, atol=1e-12)
         with pytest.raises(ValueError, match=f"declared for examples up to {n}; got {n + 1}|positions must be 0 to"):
             model.predict(prompt(n + 1))
+
+
+@pytest.mark.parametrize("eta", [0.5, 0.02])
+def test_the_declared_spectrum_is_where_descent_begins_to_diverge(eta):
+    """All inputs are c: descent multiplies the error by 1 - eta c^2, and the prompt is let in if that is above -1."""
+    phi = LeakyNetwork(weights=(torch.ones(1, 1, dtype=torch.float64),), slope=0.5)
+    far = {"x": 99.0, "y": 99.0}
+    for program in (
+        descent_step(1, eta=eta, steps=1, **far),
+        regression_with_representation(phi, eta=eta, steps=1, h=99.0, y=99.0),
+        autoregression(1, 1, eta=eta, steps=1, h=99.0, y=99.0),
+        decoder_gradient_descent(1, eta=eta, steps=1, **far),
+    ):
+        model = compile(program, "relu")
+        for factor in (-0.99, -1.01):
+            v = ((1 - factor) / eta) ** 0.5 * torch.ones(1, 3, 1, dtype=torch.float64)
+            p = {Dense: Dense(v, v), Series: Series(v)}.get(program.kind, Prompt(v, v, v))
+            if factor > -1:
+                assert model.predict(p).isfinite().all()
+            else:
+                with pytest.raises(ValueError, match=r"was declared for (eigenvalues|\|x\|)"):
+                    model.predict(p)
+    with pytest.raises(ValueError, match="the network must take q d = 2 numbers; got 1"):
+        autoregression(1, 2, phi, eta=eta, steps=1)
 
 
 @pytest.mark.slow
