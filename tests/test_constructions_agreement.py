@@ -26,8 +26,10 @@ from algoformer.constructions import (
     autoregression,
     chain_of_thought,
     compile,
+    decoder_gradient_descent,
     fuse,
     regression_with_representation,
+    scales,
 )
 from algoformer.prompt import Chains, Dense, Prompt, Series
 from algoformer.tasks import Representation
@@ -400,6 +402,35 @@ def test_a_fused_program_has_the_range_of_its_parts(generator):
                 compile(p, "softmax").predict(Prompt(scale[0] * x, scale[1] * y, scale[0] * x[:, :1]))
 
 
+def test_a_fused_program_is_held_to_its_range_after_its_first_part():
+    shrink, move, answer = (Linear(into=i, value=v) for i, v in ((Z.x, 0.01 * Z.x), (Z.o, Z.x), (Z.v, Z.o)))
+    plain = program(pre=[shrink], loop=[move], post=[answer], steps=1, read=Z.v, bounds={"x": 1.0})
+    q = prompt([1, 1])
+    for p in (plain, fuse(plain)):
+        model = compile(p, "relu")
+        with torch.no_grad():
+            assert torch.allclose(model.predict(Prompt(50 * q.x, q.y, 50 * q.queries)), q.queries / 2, atol=1e-14)
+        with pytest.raises(ValueError, match=r"was declared for \|x\| up to 1; got"):
+            model.predict(Prompt(900 * q.x, q.y, q.queries))
+
+
+def test_a_fused_gate_stops_what_it_stopped_before():
+    tokens = encoder()
+    gated = {"pre": [Linear(into=Z.o, value=Z.x)], "loop": [Gate(into=Z.o, value=2.0 * Z.o, block=Z.query)]}
+    post = [Linear(into=Z.v, value=Z.o)]
+    q = prompt([1, 1])
+    for at, wanted in (("queries", q.queries), ("examples", 8.0 * q.x)):
+        fused = fuse(program(tokens=tokens, **gated, post=post, steps=3, read=Z.v, at=at))
+        *_, last = Interpreter(fused).states(q)
+        shown = last.stream[:, fused.encoder.tokens(last.layout, (at,))]
+        assert torch.allclose(shown[..., fused.stream.rows["v"]], wanted, rtol=0, atol=1e-14)
+    z = Stream(x=1, o=1)
+    bare = Encoder((Group("examples", "examples", {"x": "x"}), Group("queries", "queries", {"x": "x"})))
+    parts = {section: [Linear(into=z.o, value=z.x)] for section in ("pre", "loop", "post")}
+    with pytest.raises(ValueError, match="bare must have a register that holds 1 on every token; got none"):
+        fuse(Program(name="bare", stream=z, encoder=bare, read=z.o, at="queries", steps=1, **parts))
+
+
 def tokens_of(kind, *groups, interleaved=False):
     """Tokens that hold 1 in the register of their own name and in `one`."""
     marked = (Group(g.name, g.track, {**g.fill, g.name: 1, "one": 1}, g.start, g.stop) for g in groups)
@@ -603,3 +634,21 @@ def test_what_a_program_does_not_answer_is_refused():
     with pytest.raises(ValueError, match="chains must have 3 states; got 4"):
         ones = torch.ones(1, 2, 4, 1, dtype=torch.float64)
         chains.predict(Chains(ones, ones[:, 0, :1]))
+
+
+def test_the_decoder_is_held_to_what_its_scores_are_declared_for_and_to_no_less():
+    """All x are 1 and all y 8: the iterate is w_t = 8 (1 - 0.9^t), and the scores are 8 - w and w."""
+    p = Dense(torch.ones(1, 3, 1, dtype=torch.float64), torch.full((1, 3, 1), 8.0, dtype=torch.float64))
+    model = compile(
+        decoder_gradient_descent(1, eta=0.1, steps=9, examples=4, x=1.0, y=8.0, w=4.0), "softmax"
+    )  # fmt: skip
+    with torch.no_grad():
+        for t in (0, 1, 6):
+            wanted = torch.tensor([0.0, 1.0, 1.0]) * 8 * (1 - 0.9**t)
+            assert torch.allclose(model.predict(p, t)[0, :, 0], wanted.double(), rtol=0, atol=1e-7)
+    with pytest.raises(ValueError, match=r"was declared for <x, w> up to 4; got 4\.17"):
+        model.predict(p, 7)
+    (step, bound), (answer, other) = model.budget
+    assert (step.target, answer.target) == ("w", "o")
+    assert bound == pytest.approx(0.1 * scales(torch.float64, 12.0).bound(1.0, 1, summed=4), rel=1e-12)
+    assert other == pytest.approx(scales(torch.float64, 4.0).bound(1.0, 8, summed=4), rel=1e-12)

@@ -1,5 +1,6 @@
 """Newton by linear attention and logistic regression, against recursions and optima of their own."""
 
+import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression as Optimum
@@ -40,6 +41,19 @@ def test_ridge_by_newton_ends_at_ridge_regression(generator):
     with torch.no_grad():
         got = compile(least_squares(6, scale=1 / 120, steps=25, start="I", ridge=3.0), masked=False).predict(p)
     assert torch.allclose(got, Ridge(strength=3.0).predict(p), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("start", ["S", "I"])
+def test_ridge_by_newton_begins_at_a_multiple_of_its_matrix_or_of_the_identity(generator, start):
+    x = torch.randn(1, 7, 3, generator=generator, dtype=torch.float64)
+    p = Prompt(x, x[..., :1].contiguous(), x[:, :1].contiguous())
+    program = least_squares(3, scale=0.25, steps=1, start=start, ridge=2.0)
+    with torch.no_grad():
+        first = compile(program, masked=False).init(p).stream[0, :3]
+    eye = np.eye(3)
+    s = x[0].numpy().T @ x[0].numpy() + 2.0 * eye
+    for register, wanted in (("s", s), ("x", 0.25 * (s if start == "S" else eye))):
+        np.testing.assert_allclose(first[:, program.stream.rows[register]], wanted, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("order", [3, 5])
@@ -102,6 +116,18 @@ def test_the_inverse_takes_as_many_steps_as_its_ridge_needs(margins, mu):
     machine, solver = Interpreter(damped_newton(D, mu=mu)), DampedNewton(mu=mu)
     wanted = solver.trace(margins, 8)
     assert float((machine.trace(margins, 8) - wanted).abs().max() / wanted.abs().max()) <= 1e-11
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.03, 0.01])
+def test_the_inverse_is_exact_at_the_end_of_the_spectrum_it_is_made_for(mu):
+    """One feature of size 1, at w = 0: H is mu + 1/4, the farthest from X_0, and the step is by hand."""
+    one = torch.ones(1, 2, 1, dtype=torch.float64)
+    curvature = mu + 0.25
+    size = 2 * mu**0.5 / (2 * mu**0.5 + (0.25 / curvature) ** 0.5)
+    got = Interpreter(damped_newton(1, mu=mu, steps=1)).predict(Prompt(one, one, one[:, :1]))
+    assert got.item() == pytest.approx(size * 0.5 / curvature, rel=1e-14)
+    with pytest.raises(ValueError, match=r"was declared for \|a\| up to 1; got 1.1"):
+        compile(damped_newton(1, mu=mu, steps=1, hinges=8)).predict(Prompt(1.1 * one, one, one[:, :1]))
 
 
 HINGES = [(256, 5e-4, 2e-5), (1024, 2e-5, 1e-6), pytest.param(4096, 1e-6, 1e-7, marks=pytest.mark.slow)]

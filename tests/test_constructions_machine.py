@@ -229,7 +229,18 @@ def test_building_refuses_what_cannot_run():
 
 
 KEYED = {"into": Z.o, "value": Z.x, "key": Z.x}
+PHI = Representation(d=3, layers=1).phi
 REFUSED = [
+    (lambda: damped_newton(3, inner=-1), "inner must be at least 0; got -1"),
+    (lambda: least_squares(3, scale=0.1, steps=1, order=1), "order must be at least 2; got 1"),
+    (lambda: gradient_descent_plus_plus(3, eta=(0.1, 0.1), gamma=(0.1,)), "as long as eta, 2 numbers; got 1"),
+    (lambda: preconditioned_gradient_descent(torch.ones(2, 3, 3), steps=3), "number of preconditioners, 2; got 3"),
+    (
+        lambda: preconditioned_gradient_descent(torch.ones(3, 3)),
+        "steps must be given for a preconditioner that is used",
+    ),
+    (lambda: autoregression(1, 1, eta=0.0, steps=1), "eta must be above 0; got 0"),
+    (lambda: regression_with_representation(PHI, eta=0.0, steps=1), "eta must be above 0; got 0"),
     (lambda: Z.x + Z.e, "forms that are added must be equally wide; got 3 and 1"),
     (lambda: Z.x.through(torch.ones(3, 2)), r"a matrix over x must have 3 columns; got shape \(3, 2\)"),
     (lambda: Z.matrix(Stream(x=2).x), "register x is 3 wide; the form x takes 2"),
@@ -527,6 +538,15 @@ def test_a_change_of_the_last_digits_opens_the_masks_of_relu_attention_alone(gen
         assert least <= float((model.predict(q) - wanted).abs().max()) <= most
 
 
+@pytest.mark.parametrize("options", [{}, {"masked": False}, {"attention": "softmax", "heads": 4}, {"outside": "warn"}])
+def test_a_transformer_is_loaded_with_the_options_it_was_compiled_with(options, tmp_path):
+    built = descent_step(3, eta=0.1, steps=1) if "heads" in options else least_squares(3, scale=0.1, steps=1)
+    save(compile(built, **options), tmp_path)
+    again = load(tmp_path)
+    kept = {"attention": "linear", "heads": 2, "masked": True, "outside": "raise"} | options
+    assert {name: getattr(again, name) for name in kept} == kept
+
+
 def test_a_function_of_your_own_is_saved_by_name(generator, tmp_path):
     table = Table(into=Z.o, value=Z.x, function=torch.tanh, name="tanh", domain=(-4.0, 4.0), hinges=64)
     q = prompt(generator, k=3)
@@ -709,11 +729,12 @@ def test_the_listing_says_all_that_a_program_holds():
 
 
 def test_numbers_of_numpy_are_saved_as_numbers(generator, tmp_path):
-    model = compile(damped_newton(3, mu=np.float64(0.1), steps=np.int64(1), hinges=8))
-    save(model, tmp_path)
     q = prompt(generator)
     q = Prompt(q.x / 9, q.y.sign(), q.queries / 9)
-    assert torch.equal(load(tmp_path).predict(q), model.predict(q))
+    for mu in (np.float64(0.1), 1 / 3):
+        model = compile(damped_newton(3, mu=mu, steps=np.int64(1), hinges=8))
+        save(model, tmp_path)
+        assert torch.equal(load(tmp_path).predict(q), model.predict(q))
 
 
 @pytest.mark.parametrize("kind", TRACKS)
