@@ -499,6 +499,24 @@ def test_a_mean_whose_dumps_may_be_fewer_than_its_keys_is_refused(keys, dumps, c
         compile(p, "softmax")
 
 
+def test_tokens_of_a_causal_layer_that_see_no_dump_receive_nothing():
+    z = Stream(x=1, o=1, one=1, blank=1, keys=1, dumps=1, slot=1)
+    groups = Group("blank", "blank", {}), Group("keys", "values", {"x": "x"}), Group("dumps", "values", {})
+    mean = Mac(
+        into=z.o, value=z.x, key=z.x, query=z.one, keys="keys", queries="slot", mean=True, dump="dumps", score=9.0
+    )  # fmt: skip
+    p = Program(
+        name="a mean", stream=z, encoder=tokens_of(Series, *groups, Group("slot", "next", {})), read=z.o, at="slot",
+        steps=0, pre=[mean], causal=True,
+    )  # fmt: skip
+    v = torch.tensor([[[1.0], [2.0], [3.0]]], dtype=torch.float64)
+    with torch.no_grad():
+        got = compile(p, "softmax").init(Series(v)).stream[0, :, z.rows["o"]]
+    wanted = torch.zeros(8, 1).double()
+    wanted[-1] = v.square().mean()
+    assert torch.allclose(got, wanted, rtol=0, atol=1e-6)
+
+
 def test_what_is_asked_stands_behind_interleaved_examples():
     z = Stream(x=1, o=1, one=1, blank=1, values=1, asked=1)
     for kind, track, after in ((Series, "values", "next"), (Prompt, "examples", "queries")):
@@ -646,6 +664,10 @@ def test_the_decoder_is_held_to_what_its_scores_are_declared_for_and_to_no_less(
         for t in (0, 1, 6):
             wanted = torch.tensor([0.0, 1.0, 1.0]) * 8 * (1 - 0.9**t)
             assert torch.allclose(model.predict(p, t)[0, :, 0], wanted.double(), rtol=0, atol=1e-7)
+        for got, wanted in zip(model.states(p, 6), Interpreter(model.program).states(p, 6), strict=True):
+            assert torch.allclose(got.stream, wanted.stream, rtol=0, atol=1e-7), (
+                "nor do tokens that ask nothing receive"
+            )
     with pytest.raises(ValueError, match=r"was declared for <x, w> up to 4; got 4\.17"):
         model.predict(p, 7)
     (step, bound), (answer, other) = model.budget
