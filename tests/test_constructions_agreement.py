@@ -250,6 +250,7 @@ FILLED = Linear(into=Z.v, value=Z.blank.through(torch.ones(2, 1)), add=True)
         ([[mac(mask=Z.s)]], {}, {}, "linear attention has no mask"),
         ([[mac(match=(Z.k, Z.q))]], {}, {}, "linear attention has no match"),
         ([[mac(block=Z.query)]], {}, {}, "linear attention has no block"),
+        ([[mac(match=(Z.one, Z.query))]], {}, {"attention": "softmax"}, "key, value and mask must be 0 on blank"),
         ([[mac(queries="queries")]], {}, {}, "linear attention cannot keep examples from receiving"),
         ([[mac(mean=True)]], {}, {"masked": False}, "without a mask there is no 1/n either"),
         ([[mac()]], {"missing": ("blank", "one")}, {"attention": "softmax"}, "a register that holds 1 on every token"),
@@ -278,6 +279,17 @@ FILLED = Linear(into=Z.v, value=Z.blank.through(torch.ones(2, 1)), add=True)
 def test_what_the_tokens_do_not_allow_is_refused(layers, tokens, options, reason):
     with pytest.raises(Unsupported, match=reason):
         compile(program(tokens=encoder(**tokens), pre=layers), **options)
+
+
+@pytest.mark.parametrize(("attention", "key", "taken"), [("relu", Z.v, 0), ("relu", Z.x, 1), ("softmax", Z.x, 0)])
+def test_values_on_unseen_pairs_that_nothing_tells_from_seen_ones_are_refused(attention, key, taken):
+    tokens = encoder(coded="queries", missing=("examples", "example"))
+    p = program(tokens=tokens, pre=[[MOVED], [mac(value=Z.v, key=key)]])
+    if taken:
+        assert differs(p, prompt([1, 0, 1]), attention) <= 1e-12
+        return
+    with pytest.raises(Unsupported, match="the program writes to tokens of examples whose pair is unseen"):
+        compile(p, attention)
 
 
 @pytest.mark.parametrize(
