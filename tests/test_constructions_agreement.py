@@ -144,8 +144,9 @@ SEEN = [[1, 1, 1], [1, 0, 0], [0, 0, 0], []]
 @pytest.mark.parametrize("seen", SEEN)
 def test_tokens_of_unseen_pairs_are_no_keys_beside_other_groups(seen):
     write = Linear(into=Z.v, value=Z.x.through(torch.zeros(2, 2)) + Z.one.through(torch.ones(2, 1)))
-    both = program(pre=[[write], [mac(value=Z.v, key=Z.v, query=Z.x, keys=("examples", "queries"))]])
-    assert differs(both, prompt(seen), "relu") <= 1e-12
+    for keys in (("examples", "queries"), tuple(MARKS)):
+        both = program(pre=[[write], [mac(value=Z.v, key=Z.v, query=Z.x, keys=keys)]])
+        assert differs(both, prompt(seen), "relu") <= 1e-12
     columns = Encoder((
         Group("examples", "examples", {"x": "x", "v": Unit(2), "one": 1, "example": 1, "k": Code(2, key=True)}),
         Group("queries", "queries", {"x": "x", "o": "x", "one": 1, "query": 1, "q": Code(2)}),
@@ -153,6 +154,23 @@ def test_tokens_of_unseen_pairs_are_no_keys_beside_other_groups(seen):
     if len(seen) >= 2:
         matched = mac(value=Z.v, key=Z.one, query=Z.one, match=(Z.k, Z.q), queries="queries", dump=None)
         assert differs(program(tokens=columns, pre=[matched]), prompt(seen), "relu") <= 1e-12
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_marks_that_overlap_count_no_token_twice(seen):
+    z = Stream(x=2, o=2, one=1, ab=1, bc=1, c=1, query=1)
+    marks = {"a": ("ab",), "b": ("ab", "bc"), "c": ("bc", "c")}
+    tokens = (Group(g, "examples", {"x": "x", **dict.fromkeys((*m, "one"), 1)}) for g, m in marks.items())
+    queries = Group("queries", "queries", {"x": "x", "query": 1, "one": 1})
+    total = Mac(into=z.o, value=z.x, key=z.x, query=z.x, keys=tuple(marks))
+    p = Program(
+        name="a sum", stream=z, encoder=Encoder((*tokens, queries)), read=z.o, at="queries", steps=0, labels=2,
+        pre=[total],
+    )  # fmt: skip
+    q = prompt(seen)
+    x = q.x[q.seen]
+    with torch.no_grad():
+        assert torch.allclose(compile(p, "relu").predict(q)[0], 3 * q.queries[0] @ x.mT @ x, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("seen", SEEN)
@@ -260,6 +278,10 @@ FILLED = Linear(into=Z.v, value=Z.blank.through(torch.ones(2, 1)), add=True)
         ),
         (
             [[mac()]], {"missing": ("queries", "query")}, {"attention": "softmax"},
+            "needs registers that hold 1 on queries, which are no keys",
+        ),
+        (  # a mark that the program overwrites is none
+            [[Clear(Z.query)], [mac()]], {}, {"attention": "softmax"},
             "needs registers that hold 1 on queries, which are no keys",
         ),
         (
