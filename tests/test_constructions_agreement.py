@@ -280,6 +280,10 @@ FILLED = Linear(into=Z.v, value=Z.blank.through(torch.ones(2, 1)), add=True)
             [[mac()]], {"missing": ("queries", "query")}, {"attention": "softmax"},
             "needs registers that hold 1 on queries, which are no keys",
         ),
+        (
+            [[mac(mask=Z.example + Z.label + Z.query + Z.blank - Z.one)]], {}, {"attention": "relu"},
+            "mask must be 0 or positive; .* is negative on unseen (examples|labels)",
+        ),
         (  # a mark that the program overwrites is none
             [[Clear(Z.query)], [mac()]], {}, {"attention": "softmax"},
             "needs registers that hold 1 on queries, which are no keys",
@@ -530,6 +534,35 @@ def test_a_mean_whose_dumps_may_be_fewer_than_its_keys_is_refused(keys, dumps, c
     )
     reason = "a causal mean needs as many dumps as keys" if causal else "keys may be keys where there are no dumps"
     with pytest.raises(Unsupported, match=reason):
+        compile(p, "softmax")
+
+
+def test_a_logarithm_that_other_tokens_hold_too_counts_nothing():
+    groups = (Group(g.name, g.track, {**g.fill, "log_n": LogCount()}, g.start) for g in encoder().groups)
+    with pytest.raises(Unsupported, match="a mean needs as many blank as examples, or the logarithm of their number"):
+        compile(program(tokens=Encoder(tuple(groups)), pre=[mac(mean=True)]), "softmax")
+
+
+@pytest.mark.parametrize(
+    ("kind", "dumps"),
+    [
+        (Series, {"track": "values", "start": 1}), (Prompt, {"track": "examples", "start": 1}),
+        (Prompt, {"track": "queries", "stop": -1}),
+    ],
+)  # fmt: skip
+def test_a_causal_mean_has_the_dumps_of_the_pairs_of_its_keys_where_pairs_may_be_unseen(kind, dumps):
+    z = Stream(x=1, o=1, one=1, keys=1, dumps=1, slot=1)
+    track, asked = ("values", "next") if kind is Series else ("examples", "queries")
+    groups = Group("keys", track, {"x": "x"}, stop=-1), Group("dumps", fill={}, **dumps), Group("slot", asked, {})
+    mean = Mac(
+        into=z.o, value=z.x, key=z.keys, query=z.slot, keys="keys", queries="slot", mean=True, dump="dumps", score=1.0
+    )  # fmt: skip
+    p = Program(
+        name="a mean", stream=z, encoder=tokens_of(kind, *groups), read=z.o, at="slot", steps=0, pre=[mean],
+        causal=True,
+    )  # fmt: skip
+    wanted = "needs a blank token without key" if kind is Series else "a causal mean needs as many dumps as keys"
+    with pytest.raises(Unsupported, match=wanted):  # only the pairs of a series are all seen
         compile(p, "softmax")
 
 
