@@ -541,8 +541,11 @@ def test_a_change_of_the_last_digits_opens_the_masks_of_relu_attention_alone(gen
 @pytest.mark.parametrize("options", [{}, {"masked": False}, {"attention": "softmax", "heads": 4}, {"outside": "warn"}])
 def test_a_transformer_is_loaded_with_the_options_it_was_compiled_with(options, tmp_path):
     built = descent_step(3, eta=0.1, steps=1) if "heads" in options else least_squares(3, scale=0.1, steps=1)
-    save(compile(built, **options), tmp_path)
+    model = compile(built, **options)
+    model.loop[0].value.data += 0.5  # as training would: what is loaded is not compiled anew
+    save(model, tmp_path)
     again = load(tmp_path)
+    assert torch.equal(again.loop[0].value, model.loop[0].value)
     kept = {"attention": "linear", "heads": 2, "masked": True, "outside": "raise"} | options
     assert {name: getattr(again, name) for name in kept} == kept
 
