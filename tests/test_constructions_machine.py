@@ -239,6 +239,8 @@ REFUSED = [
         lambda: preconditioned_gradient_descent(torch.ones(3, 3)),
         "steps must be given for a preconditioner that is used",
     ),
+    (lambda: gradient_descent(3, eta=-0.1, steps=1), "eta must be above 0; got -0.1"),
+    (lambda: chain_of_thought(1, 3, slope=0.5, eta=0.0, steps=1), "eta must be above 0; got 0"),
     (lambda: autoregression(1, 1, eta=0.0, steps=1), "eta must be above 0; got 0"),
     (lambda: regression_with_representation(PHI, eta=0.0, steps=1), "eta must be above 0; got 0"),
     (lambda: Z.x + Z.e, "forms that are added must be equally wide; got 3 and 1"),

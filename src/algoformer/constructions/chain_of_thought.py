@@ -13,6 +13,7 @@ inverse; the states of the test chain match too and must be no keys.
 
 from __future__ import annotations
 
+from algoformer.checks import real
 from algoformer.constructions.encoder import Code, Encoder, Fills, Group, Link, LogCount
 from algoformer.constructions.instructions import Copy, Equal, Leaky, Mac
 from algoformer.constructions.program import Program
@@ -32,6 +33,7 @@ def chain_of_thought(
     s: float = 8.0,
 ) -> Program:
     """Theorem 3.3 for at most `examples` chains of `links` states with |s| <= s, and eta <= 2 / s^2 or as it may be."""
+    real("eta", eta, above=0)
     bits = code_bits(examples * links + 1)
     z = Stream(
         s=d,

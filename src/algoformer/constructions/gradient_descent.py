@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from algoformer.checks import real
 from algoformer.constructions.encoder import Encoder, Group
 from algoformer.constructions.instructions import Mac
 from algoformer.constructions.program import Program
@@ -23,6 +24,7 @@ from algoformer.constructions.stream import Stream
 
 def gradient_descent(d: int, *, eta: float, steps: int, labels: int = 1) -> Program:
     """One linear-attention layer a step, width d + labels."""
+    real("eta", eta, above=0)
     z = Stream(x=d, r=labels)
     body = [Mac(into=z.r, scale=-eta, value=z.r, key=z.x, query=z.x, keys="examples", mean=True)]
     return _program("gradient descent", z, labels, steps=steps, loop=body)

@@ -590,7 +590,8 @@ class _Lowering:
             if any(signs) and (all(signs) or not i.attends):  # in a neuron a sum that cancels swallows the value
                 must = "be 0 or positive" if i.attends else "have no negative coefficients"
                 raise Unsupported(f"{i}: {what} must {must}; got {form}")
-            tokens = dict.fromkeys(encoder.names, support) | {f"unseen {g}": unseen for g in encoder.hidden}
+            unseens = {f"unseen {g}": unseen for g in encoder.names if g in encoder.hidden}
+            tokens = dict.fromkeys(encoder.names, support) | unseens
             for where, reached in tokens.items():
                 group = where.removeprefix("unseen ")
                 read = [name for name in form.parts if group in reached[name]]
