@@ -44,14 +44,6 @@ def longest(d):
     return float(chi2.isf(1e-6, d)) ** 0.5
 
 
-def well_conditioned(seen, p, most):
-    """The prompts whose eigenvalues of X'X, where they are not 0, are at least a 50th of the declared bound."""
-    least = torch.linalg.svdvals(p.x).square().amin(1)
-    kept = least >= most / 50
-    assert kept.float().mean() > 0.5
-    return seen[kept], p[kept]
-
-
 def descent(d, least, dtype, heads):
     eta = 1 / spread(least, d)
     program = descent_step(d, eta=eta, steps=50, x=longest(d), y=12.0)
@@ -132,14 +124,18 @@ def test_gradient_descent_of_every_size_keeps_its_bar(generator, dtype, heads, d
     ("d", "n"), [(3, 6), (3, 400), (10, 5), (10, 20), (20, 10), (20, 40), (20, 100), (40, 20), (40, 80)]
 )
 def test_newton_keeps_its_bar_away_from_square_problems(generator, dtype, d, n):
+    seen, p = problem(generator, 64 if n <= 100 else 2, n, d, dtype)
     most = n * spread(n, d)
-    seen, p = well_conditioned(*problem(generator, 64 if n <= 100 else 2, n, d, dtype), most)
     reach = 1.5 * float((p.x @ torch.linalg.pinv(p.x) @ torch.linalg.pinv(p.x).mT @ p.queries.mT).abs().max()) + 1
     program = newton(d, most=most, steps=50, examples=n, x=longest(d), reach=reach)
     solver = Newton(scale=most**-2, steps=50, form="stream")
+    declared = torch.linalg.svdvals(p.x).square().amin(1) >= most / 50  # the least eigenvalue of X'X that is not 0
+    assert declared.float().mean() > 0.5
     for heads in (2, 4):
-        model = compile(program, "softmax", dtype=dtype, heads=heads)
-        assert float(error(model, solver, seen, p, 50).max()) <= BARS[dtype, heads]
+        worst = error(compile(program, "softmax", dtype=dtype, heads=heads), solver, seen, p, 50).amax(0)
+        assert float(worst[declared].max()) <= BARS[dtype, heads]
+        missed = (dtype, heads, d, n) == (torch.float32, 2, 3, 6)  # by a prompt of a smaller eigenvalue: 1.3e-3
+        assert float(worst.max()) <= (1.5 if missed else 1) * BARS[dtype, heads]
 
 
 @pytest.mark.slow

@@ -71,12 +71,12 @@ def match(
     """The best candidate of a family for each row of predictions: chosen on even prompts, reported on odd ones."""
     if not family or not all(len(c.steps) for c in family):
         raise ValueError("a family must have candidates, and each a number of steps to try")
-    scores = [error_similarity(subject, readings(c.algorithm, prompt, c.steps), target, first) for c in family]
-    if target[:, first:].flatten(1).shape[1] == 1:
+    if (target.shape[1] - first) * target.shape[2] == 1:
         raise ValueError(
             "a prompt must have 2 or more numbers to answer from `first` on, or a cosine is a sign; got 1: "
             "lower `first` or ask more of a prompt, as a dense one does"
         )
+    scores = [error_similarity(subject, readings(c.algorithm, prompt, c.steps), target, first) for c in family]
     return choose(torch.cat(scores, 1), family, bootstrap=bootstrap)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from algoformer.claims.attention import attend, distance, prompts, random_covariance, score, symmetric, value
 from algoformer.claims.claim import Kind, Numbers, claim
+from algoformer.claims.descent import descended
 from algoformer.theory import (
     gdpp_optimum,
     layered_optimum,
@@ -371,25 +372,8 @@ def _symmetric_basis(d: int) -> Tensor:
 def _descend(layers: int, d: int, n: int, seed: int) -> tuple[float, float]:
     """L-BFGS on the exact loss of symmetric layers: the gap to the scalar optimum, and the distance from scalars."""
     g = torch.Generator().manual_seed(seed)
-    A = (0.5 * torch.randn(layers, d, d, dtype=torch.float64, generator=g)).requires_grad_()
-    optimiser = torch.optim.LBFGS(
-        [A],
-        max_iter=600,
-        max_eval=2000,
-        history_size=50,
-        tolerance_grad=1e-10,
-        tolerance_change=0,
-        line_search_fn="strong_wolfe",
-    )
-
-    def closure() -> float:
-        optimiser.zero_grad()
-        loss = _tensor(matrix_layers(symmetric(A), n, symmetric=True))
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss  # type: ignore[return-value]
-
-    optimiser.step(closure)  # type: ignore[no-untyped-call]
-    end = symmetric(A.detach())
+    start = 0.5 * torch.randn(layers, d, d, dtype=torch.float64, generator=g)
+    end = descended(lambda A: matrix_layers(A, n, symmetric=True), start)
     gap = float(matrix_layers(end, n, symmetric=True)) - float(layered_optimum(d, n, layers).loss)
     return gap, float(distance(end).max())
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from algoformer.claims.attention import attend, distance, prompts, random_covariance, score, symmetric, value
 from algoformer.claims.claim import Kind, Numbers, claim
+from algoformer.claims.descent import descended
 from algoformer.theory import (
     Wishart,
     bounds,
@@ -628,20 +629,9 @@ def figure_1() -> Numbers:
     leaves (d + 1)/(n + d + 1), 2/3 at n = 3. A goes to I only as (1 - a) n -> 7.8. Up to scale, which is how Ahn et
     al., whose code the paper uses, measure a distance from I, it is I at every n. (L-BFGS on the exact loss.)
     """
-    away = []
-    for n in (3, 20):
-        g = torch.Generator().manual_seed(0)
-        A = (0.3 * torch.randn(5, 5, dtype=torch.float64, generator=g)).requires_grad_()
-        optimiser = torch.optim.LBFGS([A], max_iter=200, tolerance_change=0, line_search_fn="strong_wolfe")
-
-        def closure(A: Tensor = A, n: int = n, optimiser: torch.optim.LBFGS = optimiser) -> float:
-            optimiser.zero_grad()
-            loss = symmetric_loops(symmetric(A), n, 3)
-            loss.backward()  # type: ignore[union-attr]
-            return loss  # type: ignore[return-value]
-
-        optimiser.step(closure)  # type: ignore[no-untyped-call]
-        away.append(float(distance(symmetric(A.detach()))))
+    g = torch.Generator().manual_seed(0)
+    start = 0.3 * torch.randn(5, 5, dtype=torch.float64, generator=g)
+    away = [float(distance(descended(lambda A, n=n: symmetric_loops(A, n, 3), start))) for n in (3, 20)]  # type: ignore[misc]
     return {f"|1 - a|, n = {n}": float(1 - looped_optimum(5, n, 3).a) for n in (2, 3, 5, 10, 20, 40, 1000)} | {
         "|1 - a|, n = 20, 1 loop": float(1 - looped_optimum(5, 20, 1).a),
         "largest min over a of |A - a I| / |A|, descent from random A, n = 3, 20": max(away),

@@ -29,7 +29,7 @@ class Config(Softmax):
     """Layers of each of pre, loop and post, at the default heads, beside standard ones; heads, at one layer."""
 
     layers: tuple[int, ...] = assumed((1, 2, 3, 4))
-    flats: tuple[int, ...] = assumed((3, 6, 9, 12))
+    standard_layers: tuple[int, ...] = assumed((3, 6, 9, 12))
     head_counts: tuple[int, ...] = assumed((4, 8, 16))
     loops: int = stated(20)
     window: int = stated(15)
@@ -47,19 +47,19 @@ class Config(Softmax):
         """The trainings, pilots first."""
         task = self.task("representation")
         yield from self.pilots(self.shape(1, self.heads), task, window=self.window)
-        yield from self.pilots(self.flat(self.flats[-1]), task)
+        yield from self.pilots(self.flat(self.standard_layers[-1]), task)
         for layers in self.layers:
             yield self.recipe(self.shape(layers, self.heads), task, window=self.window)
-        for layers in self.flats:
+        for layers in self.standard_layers:
             yield self.recipe(self.flat(layers), task)
         for heads in self.head_counts:
             yield self.recipe(self.shape(1, heads), task, window=self.window)
 
 
 PAPER = Config()
-GPU = Config(**COMPARED | {"steps": 30_000}, layers=(1, 2, 4), flats=(3, 6, 12))
+GPU = Config(**COMPARED | {"steps": 30_000}, layers=(1, 2, 4), standard_layers=(3, 6, 12))
 CPU = stored(replace(GPU, layers=(1, 2)))  # what is kept: that of 4 layers is not trained yet
-SMOKE = Config(**TINY, layers=(1, 2), flats=(3, 6), head_counts=(1, 2), loops=2, window=1)
+SMOKE = Config(**TINY, layers=(1, 2), standard_layers=(3, 6), head_counts=(1, 2), loops=2, window=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class Result:
 
     layers: list[int]
     by_layers: list[float]
-    flats: list[int]
+    standard_layers: list[int]
     standard: list[float]
     heads: list[int]
     by_heads: list[float]
@@ -79,7 +79,7 @@ def run(config: Config, site: Site) -> Result:
     task = config.task("representation")
     zero = zeros(task, config.prompts)[-1]
     rate = config.rate(config.shape(1, config.heads), task, site, window=config.window).lr
-    flat = config.rate(config.flat(config.flats[-1]), task, site).lr
+    flat = config.rate(config.flat(config.standard_layers[-1]), task, site).lr
 
     def error(shape: Any, **how: Any) -> float:
         return config.measured(shape, task, site, purpose="size", **how).errors[-1][-1] / zero
@@ -90,8 +90,8 @@ def run(config: Config, site: Site) -> Result:
     return Result(
         layers=list(config.layers),
         by_layers=[algoformer(layers, config.heads) for layers in config.layers],
-        flats=list(config.flats),
-        standard=[error(config.flat(layers), lr=flat) for layers in config.flats],
+        standard_layers=list(config.standard_layers),
+        standard=[error(config.flat(layers), lr=flat) for layers in config.standard_layers],
         heads=list(config.head_counts),
         by_heads=[algoformer(1, heads) for heads in config.head_counts],
     )
@@ -99,7 +99,7 @@ def run(config: Config, site: Site) -> Result:
 
 def claims(result: Result) -> list[Claim]:
     """More helps, but not the most, 4 layers and 16 heads; and AlgoFormer is better at the same number of layers."""
-    flat = dict(zip(result.flats, result.standard, strict=True))
+    flat = dict(zip(result.standard_layers, result.standard, strict=True))
     pairs = [(e, flat[3 * n]) for n, e in zip(result.layers, result.by_layers, strict=True) if 3 * n in flat]
     return [
         Claim(
@@ -149,8 +149,10 @@ def plot(result: Result) -> Figure:
     fig, (left, right) = axes(9.5, 3.8, columns=2)
     layers = [3 * n for n in result.layers]
     left.plot(layers, result.by_layers, "o-", color=COLOURS[0], label="AlgoFormer: a third each in pre, loop, post")
-    left.plot(result.flats, result.standard, "o-", color=COLOURS[1], label="standard")
-    left.set(xlabel="layers in all", ylabel="error / zero predictor's", xticks=sorted({*layers, *result.flats}))
+    left.plot(result.standard_layers, result.standard, "o-", color=COLOURS[1], label="standard")
+    left.set(
+        xlabel="layers in all", ylabel="error / zero predictor's", xticks=sorted({*layers, *result.standard_layers})
+    )
     left.set_ylim(bottom=0)
     key(left)
     one_scale((left, right))

@@ -40,7 +40,8 @@ class Packed:
 
 def pack(out: str | Path, folder: str | Path, *, since: float = 0.0, most: int = MOST) -> Packed:
     """Write what a folder of results holds into a few files: all that is unfinished, and what is newer than `since`."""
-    root, room, left = Path(out), most - 2 * tarfile.BLOCKSIZE, []  # an archive ends with two blocks
+    root, left = Path(out), []
+    room = most - most % tarfile.RECORDSIZE - 2 * tarfile.BLOCKSIZE  # whole records end with two blocks
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:
         for unit in _units(root, since):
