@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from algoformer.experiments import EXPERIMENTS, Claim, Knob, judge, load, reproduce
+from algoformer.experiments.reasons import REMARKS
 from algoformer.report import Report, build, markdown
 from algoformer.report.docs import ledger
 from algoformer.report.knobs import slider
 from algoformer.report.results import measured, shown
 from algoformer.report.speed import RECORD, parts, step
 
+ROOT = Path(__file__).parent.parent
 BROWSER = next((b for b in ("chromium", "chromium-browser", "google-chrome") if shutil.which(b)), None)
 NAMES = ["fu2024_rates", "fu2024_fig26", "gatmiry2024_fig3"]
 PROBE = """<script>
@@ -171,12 +173,11 @@ def test_the_page_works_in_a_browser(results, tmp_path, width, dark):
 
 
 def test_the_page_of_the_docs_is_that_of_the_results(tmp_path):
-    root = Path(__file__).parent.parent
-    large, _, broken = shown(root / "results")
+    large, _, broken = shown(ROOT / "results")
     found = Report(tmp_path, large, broken)
     assert found.ok and found.rows
-    page = (root / "docs" / "results.md").read_text()
-    same = page == markdown(root / "results") and (root / "docs" / "runs.md").read_text() == ledger(root / "results")
+    page = (ROOT / "docs" / "results.md").read_text()
+    same = page == markdown(ROOT / "results") and (ROOT / "docs" / "runs.md").read_text() == ledger(ROOT / "results")
     assert same, "the pages must be those of results/: run algoformer report --docs docs/results.md"
     for row in found.rows:
         assert row["claim"].replace("|", "\\|") in page
@@ -195,8 +196,26 @@ def counts_and_lists(verdicts, page):
     assert fails + not_held == listed.count("\n| ") - 1
 
 
+def test_what_stands_beside_figures_3_and_4_of_gao_et_al_is_in_the_results():
+    kept = {s.name: [r.result for r in s.runs] for s in shown(ROOT / "results")[0]}
+    (loops,), (sizes,) = kept["algoformer2024_fig3"], kept["algoformer2024_fig4"]
+    lines = {tuple(pair): line for pair, line in zip(loops.pairs, loops.errors, strict=True)}
+    after = [abs(line[-1] / line[t - 1] - 1) for (t, _), line in lines.items()]
+    waves = max(abs(e / lines[10, 10][9] - 1) for e in lines[10, 10][9:])
+    seeds = [
+        r.curves["AlgoFormer"]["last"][r.curves["AlgoFormer"]["step"].index(30_000)]
+        for r in kept["algoformer2024_fig2a"]
+    ]
+    text = REMARKS["algoformer2024_fig3"]
+    assert max(after) < 0.013 and f"{waves:.0%}" == "5%" and "within 1.3 %" in text and "up to 5 %" in text
+    assert f"is {lines[20, 15][4]:.3f} with dT = 15 and {lines[20, 5][4]:.3f} with dT = 5" in text
+    assert f"lie {max(seeds) / min(seeds) - 1:.0%} apart".replace("%", " %") in text
+    ratios = [ours / theirs for ours, theirs in zip(sizes.by_layers, sizes.standard, strict=False)]
+    assert "AlgoFormer has {:.2f} and {:.2f} of the error".format(*ratios) in REMARKS["algoformer2024_fig4"]
+
+
 def test_the_picture_of_a_step_adds_up_to_the_step():
-    record = Path(__file__).parent.parent / RECORD
+    record = ROOT / RECORD
     found = json.loads(record.read_bytes())
     spent = parts(found["profile"]["kernels"])
     assert sum(spent.values()) == pytest.approx(sum(row[1] for row in found["profile"]["kernels"]) / 1000)
