@@ -428,6 +428,20 @@ def test_a_comparison_is_made_again_without_its_models(tmp_path, name):
     assert experiment.run(stored(experiment.SMOKE), site) == first
 
 
+def test_in_small_figure_5_asks_encoders_and_claims_nothing_of_the_papers():
+    experiment = load("algoformer2024_fig5")
+    small = experiment.CPU
+    recipes = list(small.recipes())
+    assert len(recipes) == len(small.noises) * len(small.pairs) == 6
+    for recipe in recipes:
+        assert not recipe.model.causal and recipe.model.positions == 0
+        assert (recipe.task.dense, recipe.task.queries, recipe.task.n) == (False, 10, 10)
+    assert [r.task.noise for r in recipes] == [0.0, 0.0, 0.1, 0.1, 1.0, 1.0]
+    tiny = dataclasses.replace(experiment.SMOKE, queries=3, precisions=())
+    sources = [{c.source for c in experiment.claims(experiment.run(c, Site()))} for c in (tiny, experiment.SMOKE)]
+    assert sources == [{"ours"}, {"ours", experiment.SOURCE}]
+
+
 def test_the_headline_is_matched_within_a_fifth():
     experiment = load("ours_headline")
     race = experiment.run(experiment.SMOKE, Site())

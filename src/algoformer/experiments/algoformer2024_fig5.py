@@ -1,7 +1,8 @@
 """Gao et al. 2024, Figure 5: AlgoFormer beside gradient descent and Newton's method on linear regression.
 
 Without noise AlgoFormer is ahead in the first steps and stops near 1e-3, where Newton's method goes on to rounding;
-with noise it is said to be better than both.
+with noise it is said to be better than both. The cpu preset asks the same in small, of encoders that a CPU trains in
+minutes: what it finds is no claim of the paper's.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.protocol import tested, zeros
-from algoformer.experiments.softmax import COMPARED, TINY, Softmax, stored
+from algoformer.experiments.softmax import COMPARED, TINY, Softmax
 from algoformer.solvers import GradientDescent, Newton, Ridge
+from algoformer.task import Task
+from algoformer.tasks import LinearRegression
 from algoformer.training import Recipe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REVISION = 4
+REVISION = 5
 SOURCE = "Figure 5"
 RIVALS = {"gradient descent": GradientDescent(), "Newton": Newton()}
 
@@ -35,6 +38,15 @@ class Config(Softmax):
     longest: int = assumed(30)
     layers: int = assumed(12)  # of the standard transformer, which is trained in both precisions
     precisions: tuple[str, ...] = assumed(())
+    queries: int = assumed(0)  # 0: a decoder is asked every label from the pairs before it; else an encoder, so many
+
+    def task(self, name: str, noise: float = 0.0) -> Task[Any]:
+        if not self.queries:
+            return super().task(name, noise)
+        return LinearRegression(d=self.d, n=self.n, noise=noise, queries=self.queries)
+
+    def sizes(self, task: Task[Any]) -> dict[str, Any]:
+        return super().sizes(task) | ({"causal": False, "positions": 0} if self.queries else {})
 
     @property
     def surely(self) -> Config:
@@ -56,7 +68,10 @@ class Config(Softmax):
 
 PAPER = Config()
 GPU = Config(**COMPARED, precisions=("auto", "tf32"))
-CPU = stored(GPU)
+CPU = Config(  # 3 to 7 minutes a model on one core
+    d=5, n=10, queries=10, width=64, heads=4, steps=3000, batch=32, lr=1e-3, cosine=True, warmup=100, start_dims=1,
+    ema=0.99, prompts=6400,
+)  # fmt: skip
 SMOKE = Config(**TINY, pairs=((3, 2),), noises=(0.0, 0.5), longest=4, layers=1, precisions=("auto", "tf32"))
 
 
@@ -64,9 +79,11 @@ SMOKE = Config(**TINY, pairs=((3, 2),), noises=(0.0, 0.5), longest=4, layers=1, 
 class Result:
     """Error at the last position before noise over the zero predictor's, by noise, algorithm and step; and ridge's.
 
-    `standard` has the standard transformer without noise by the precision of its training.
+    `standard` has the standard transformer without noise by the precision of its training. An `encoder` is not the
+    paper's model.
     """
 
+    encoder: bool
     longest: int
     trained: list[int]
     lines: dict[str, dict[str, list[float]]]
@@ -102,12 +119,14 @@ def run(config: Config, site: Site) -> Result:
         found = config.surely.measured(shape, calm, site, purpose=f"standard, {precision}", lr=lr, precision=precision)
         standard[precision] = found.errors[-1][-1] / zeros(calm, config.prompts)[-1]
     trained = [p[0] for p in config.pairs]
-    return Result(longest=config.longest, trained=trained, lines=lines, ridge=ridge, standard=standard)
+    return Result(
+        encoder=config.queries > 0, longest=config.longest, trained=trained, lines=lines, ridge=ridge, standard=standard
+    )
 
 
 def claims(result: Result) -> list[Claim]:
     """Ahead of both early, behind Newton late without noise; ahead of both with the largest noise."""
-    noises = list(result.lines)
+    source, noises = "ours" if result.encoder else SOURCE, list(result.lines)
     calm, loud = result.lines[noises[0]], result.lines[noises[-1]]
     ours = next(iter(calm))
     end = min(result.trained[0], result.longest) - 1
@@ -132,7 +151,7 @@ def claims(result: Result) -> list[Claim]:
         *(
             Claim(
                 text=f"without noise AlgoFormer is ahead of {rival} after 5 steps (ratio of errors below 1)",
-                source=SOURCE,
+                source=source,
                 measured=calm[ours][early] / calm[rival][early],
                 sense="<",
                 bound=1.0,
@@ -142,7 +161,7 @@ def claims(result: Result) -> list[Claim]:
         ),
         Claim(
             text="without noise Newton is far ahead at the end (ratio of errors above 10)",
-            source=SOURCE,
+            source=source,
             measured=calm[ours][end] / calm["Newton"][-1],
             sense=">",
             bound=10.0,
@@ -150,7 +169,7 @@ def claims(result: Result) -> list[Claim]:
         ),
         Claim(
             text="without noise AlgoFormer stops near 1e-3: between 1e-4 and 1e-2, |log10 + 3| below 1",
-            source=SOURCE,
+            source=source,
             measured=abs(math.log10(calm[ours][end]) + 3),
             sense="<",
             bound=1.0,
@@ -159,13 +178,21 @@ def claims(result: Result) -> list[Claim]:
         *(
             Claim(
                 text=f"with the largest noise it is better than {rival} at the end (ratio of errors below 1)",
-                source=SOURCE,
+                source=source,
                 measured=loud[ours][end] / loud[rival][-1],
                 sense="<",
                 bound=1.0,
                 errors=(loud[ours][end],),
             )
             for rival in RIVALS
+        ),
+        Claim(
+            text="with the largest noise it is better than either at its best step (ratio of errors below 1)",
+            source="ours",
+            measured=loud[ours][end] / min(min(loud[rival]) for rival in RIVALS),
+            sense="<",
+            bound=1.0,
+            errors=(loud[ours][end],),
         ),
         *precision,
     ]
