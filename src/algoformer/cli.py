@@ -65,6 +65,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")]
+Checkpoint = Annotated[
+    str,
+    typer.Argument(
+        help="The folder of a run, of a checkpoint or of a saved model, or one of `algoformer list pretrained`."
+    ),
+]
 
 
 @app.callback()
@@ -150,7 +157,7 @@ def train(
     data: Annotated[
         Path | None, typer.Option(help="Text to translate: a folder of {train,valid,test}.{de,en}, plain or .gz.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
+    device: Device = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Also write curves for TensorBoard here.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what the run would be and cost.")] = False,
     as_json: Json = False,
@@ -209,12 +216,7 @@ def train(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def evaluate(
     context: typer.Context,
-    checkpoint: Annotated[
-        str,
-        typer.Argument(
-            help="The folder of a run, of a checkpoint or of a saved model, or one of `algoformer list pretrained`."
-        ),
-    ],
+    checkpoint: Checkpoint,
     task: Annotated[
         str | None, typer.Option(help="What is asked, see `algoformer list tasks`; the model's own task if left out.")
     ] = None,
@@ -226,7 +228,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="The seed of the prompts.")] = 0,
     split: Annotated[str | None, typer.Option(help="Of text: valid, test, ..; valid if left out.")] = None,
     beam: Annotated[int | None, typer.Option(help="Of text: the width of the beam; 1, greedy, if left out.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
+    device: Device = None,
     as_json: Json = False,
 ) -> None:
     """The error of a model on fixed prompts, beside the oracle's. The fields of the task may follow: --task.n 80.
@@ -276,12 +278,7 @@ def evaluate(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def dissect(
     context: typer.Context,
-    checkpoint: Annotated[
-        str,
-        typer.Argument(
-            help="The folder of a run, of a checkpoint or of a saved model, or one of `algoformer list pretrained`."
-        ),
-    ],
+    checkpoint: Checkpoint,
     task: Annotated[
         str | None, typer.Option(help="What is asked, a task of pairs (x, y); the model's own task if left out.")
     ] = None,
@@ -292,7 +289,7 @@ def dissect(
     first: Annotated[int, typer.Option(help="How many examples an answer must have had to count; all count at 0.")] = 0,
     seed: Annotated[int, typer.Option(help="The seed of the prompts.")] = 0,
     figure: Annotated[Path | None, typer.Option(help="Also draw it here: a file .svg, .png or .pdf.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
+    device: Device = None,
     as_json: Json = False,
 ) -> None:
     """Which algorithm does a model run? The classic steps whose errors are most like those of each layer or loop.
@@ -361,7 +358,7 @@ def translate(
     sentences: Annotated[list[str] | None, typer.Argument(help="What to translate; standard input, by lines.")] = None,
     beam: Annotated[int, typer.Option(help="The width of the beam; 1 is greedy.")] = 5,
     steps: Annotated[int | None, typer.Option(help="How many layers or loops; the model's own.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, ..; a GPU if there is one.")] = None,
+    device: Device = None,
     as_json: Json = False,
 ) -> None:
     """Translate sentences, or the lines of standard input: algoformer translate numbers-de-en "einundzwanzig"."""

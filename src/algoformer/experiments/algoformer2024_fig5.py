@@ -10,15 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.protocol import tested, zeros
-from algoformer.experiments.softmax import COMPARED, TINY, Softmax
+from algoformer.experiments.softmax import COMPARED, SMALL, TINY, Asked
 from algoformer.solvers import GradientDescent, Newton, Ridge
-from algoformer.task import Task
-from algoformer.tasks import LinearRegression
 from algoformer.training import Recipe
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ RIVALS = {"gradient descent": GradientDescent(), "Newton": Newton()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Softmax):
+class Config(Asked):
     """One model for each (T, dT) and noise."""
 
     pairs: tuple[tuple[int, int], ...] = stated(((20, 15), (10, 10)))
@@ -38,15 +36,6 @@ class Config(Softmax):
     longest: int = assumed(30)
     layers: int = assumed(12)  # of the standard transformer, which is trained in both precisions
     precisions: tuple[str, ...] = assumed(())
-    queries: int = assumed(0)  # 0: a decoder is asked every label from the pairs before it; else an encoder, so many
-
-    def task(self, name: str, noise: float = 0.0) -> Task[Any]:
-        if not self.queries:
-            return super().task(name, noise)
-        return LinearRegression(d=self.d, n=self.n, noise=noise, queries=self.queries)
-
-    def sizes(self, task: Task[Any]) -> dict[str, Any]:
-        return super().sizes(task) | ({"causal": False, "positions": 0} if self.queries else {})
 
     @property
     def surely(self) -> Config:
@@ -68,10 +57,7 @@ class Config(Softmax):
 
 PAPER = Config()
 GPU = Config(**COMPARED, precisions=("auto", "tf32"))
-CPU = Config(  # 3 to 7 minutes a model on one core
-    d=5, n=10, queries=10, width=64, heads=4, steps=3000, batch=32, lr=1e-3, cosine=True, warmup=100, start_dims=1,
-    ema=0.99, prompts=6400,
-)  # fmt: skip
+CPU = Config(**SMALL)
 SMOKE = Config(**TINY, pairs=((3, 2),), noises=(0.0, 0.5), longest=4, layers=1, precisions=("auto", "tf32"))
 
 

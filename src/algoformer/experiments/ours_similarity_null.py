@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from algoformer import analysis
-from algoformer.experiments.drawing import COLOURS, axes, legend
+from algoformer.experiments.drawing import COLOURS, axes, legend, whole_numbers
 from algoformer.experiments.experiment import Claim, Site, coded, stated
 from algoformer.prompt import Dense
 from algoformer.solvers import GradientDescent, LeastSquares, Newton
@@ -123,5 +123,6 @@ def plot(result: Result) -> Figure:
     for (name, curve), colour in zip(result.prefixes.items(), COLOURS, strict=False):
         right.plot(range(len(curve)), curve, color=colour, label=name)
     right.set(title="by the number of examples", xlabel="examples, fewer than dimensions", ylim=(-0.05, 1.05))
+    whole_numbers(right)
     legend(fig, right)
     return fig

@@ -45,6 +45,7 @@ EXPERIMENTS = (
     "algoformer2024_fig4",
     "algoformer2024_fig5",
     "algoformer2024_table1",
+    "ours_beyond",
     "ours_built_and_trained",
     "ours_chains",
     "ours_controls",

@@ -1,7 +1,7 @@
 """Softmax models of AlgoFormer and Fu et al. as experiments train them: recipes by depth, loops and task.
 
-Training them to where a comparison means something takes a GPU. The cpu presets train nothing: they load models that a
-gpu run has kept, and say so where there is none.
+Training them to where a comparison means something takes a GPU. The cpu presets load models that a gpu run has kept,
+and say so where there is none; only what asks encoders in small trains them, in minutes.
 """
 
 from __future__ import annotations
@@ -161,11 +161,30 @@ class Softmax:
         return LinearRegression(d=self.d, n=self.n, noise=noise, dense=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked(Softmax):
+    """On linear regression: decoders, or encoders, which learn in small what takes a decoder a GPU."""
+
+    queries: int = assumed(0)  # 0: a decoder is asked every label from the pairs before it; else an encoder, so many
+
+    def task(self, name: str, noise: float = 0.0) -> Task[Any]:
+        if not self.queries:
+            return super().task(name, noise)
+        return LinearRegression(d=self.d, n=self.n, noise=noise, queries=self.queries)
+
+    def sizes(self, task: Task[Any]) -> dict[str, Any]:
+        return super().sizes(task) | ({"causal": False, "positions": 0} if self.queries else {})
+
+
 # What one GPU does. COMPARED: a comparison, at a constant learning rate, of averaged weights. SHORT: our recipe for the
 # models that Fu et al. ask. At a constant 3e-4 twelve layers come apart, and from five inputs on it can take them
 # 50,000 steps to begin (`ours_headline`); from one on they begin sooner.
 COMPARED: dict[str, Any] = {"steps": 60_000, "rates": RATES, "ema": 0.999, "prompts": 6400}
 SHORT: dict[str, Any] = {"steps": 100_000, "lr": 3e-4, "cosine": True, "start_dims": 1}
+SMALL: dict[str, Any] = {  # an encoder on one core of a CPU: 3 to 7 minutes
+    "d": 5, "n": 10, "queries": 10, "width": 64, "heads": 4, "steps": 3000, "batch": 32, "lr": 1e-3, "cosine": True,
+    "warmup": 100, "start_dims": 1, "ema": 0.99, "prompts": 6400,
+}  # fmt: skip
 TINY: dict[str, Any] = {
     "d": 2, "n": 4, "width": 8, "heads": 2, "steps": 3, "batch": 4, "warmup": 1, "start_dims": 1, "prompts": 8,
     "pilot": 2,

@@ -40,7 +40,7 @@ there is not run again; with `--out runs/mine` they begin anew and leave this pa
 
 
 def write(results: str | Path, page: str | Path) -> Path:
-    """Write the page, those of runs and translations, and beside them a picture of every figure at the papers' scale.
+    """Write the page, those of runs and translations, and beside them a picture of every figure.
 
     Where records of benchmarks lie beside the docs, also that of a training step.
     """
@@ -49,7 +49,7 @@ def write(results: str | Path, page: str | Path) -> Path:
     target, found, texts = page_at(page), shown(results)[0], Path(results) / translation.FOLDER
     home = target.parent / "figures"
     home.mkdir(parents=True, exist_ok=True)
-    figures = [(s.name, picture(s)[0]) for s in found if s.large]
+    figures = [(s.name, picture(s)[0]) for s in found]
     if (record := target.parent.parent / speed.RECORD).exists():
         figures.append(("step", speed.step(record)))
     for name, fig in [*figures, *translation.figures(texts)]:
@@ -105,10 +105,24 @@ def _scale(found: Sequence[Shown]) -> Iterable[str]:
             "Nothing yet: no experiment has a result of its `gpu` preset. "
             "What is to be run is listed [below](#not-run-yet).\n"
         )
-    for s in large:
+    yield from _figures(large)
+
+
+def _small(found: Sequence[Shown]) -> Iterable[str]:
+    yield "## On two CPU cores\n"
+    yield (
+        "Presets of minutes: linear transformers, linear attention of a few layers, small encoders, solvers and "
+        'theory. "ours" is a claim that no paper makes.\n'
+    )
+    yield from _figures([s for s in found if not s.large])
+
+
+def _figures(found: Sequence[Shown]) -> Iterable[str]:
+    for s in found:
         paper, figure, what = title(load(s.name))
+        steps = f"{scale_of(s.runs[0].config)}, " if s.large else ""
         seeds = "1 seed" if len(s.runs) == 1 else f"{len(s.runs)} seeds"
-        yield f"### {paper}, {figure}: {scale_of(s.runs[0].config)}, {seeds}\n"
+        yield f"### {paper}, {figure}: {steps}{seeds}\n"
         end = "" if what.endswith("?") else "."
         yield f"{what[:1].upper()}{what[1:]}{end} `{s.name}`, preset `{s.scale}`.\n"
         text, command = origin(s)
@@ -124,21 +138,6 @@ def _scale(found: Sequence[Shown]) -> Iterable[str]:
             yield table(*columns)
         if s.name in REMARKS:
             yield f"{REMARKS[s.name]}\n"
-
-
-def _small(found: Sequence[Shown]) -> Iterable[str]:
-    yield "## On two CPU cores\n"
-    yield (
-        "Presets of minutes: linear transformers, linear attention of a few layers, solvers and theory. "
-        'Three seeds each; "ours" is a claim that no paper makes.\n'
-    )
-    rows = (
-        (_figure(s), words(j), measured(j), show(j.margin), j.label, f"`{s.name}`")
-        for s in found
-        if not s.large
-        for j in s.judgements
-    )
-    yield table(("figure", "claim", "measured", "margin", "verdict", "name"), rows)
 
 
 def _agreement(claims: Sequence[Told]) -> Iterable[str]:
