@@ -125,7 +125,7 @@ def page() -> str:
         "# The ledger",
         "",
         "Statements of the papers that a computer can check, with numbers and a verdict each: theorems, lemmas and",
-        "propositions with such content, a step of a proof with what it proves, and sentences that say how much.",
+        "propositions with such content, single steps of proofs, and statements that give a quantity.",
         "`algoformer verify` measures all of it again; `algoformer verify ID` shows one row with its derivation.",
         "",
         "*holds*: as printed. *holds where checked*: as printed, on random instances. *holds corrected*: not as",

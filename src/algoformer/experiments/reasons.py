@@ -5,7 +5,7 @@ from __future__ import annotations
 REASONS: dict[str, str] = {
     "ahn2023_fig1": "the exact optimum of three layers with B = 0 is itself 2.7 % of E y²: nothing trains below it",
     "algoformer2024_fig2a": "not known; curves still fall, and in pilots at the paper's 1e-4 the standard leads too",
-    "algoformer2024_fig2b": "not known; above the oracle's error they still fall, by 15 to 29 % in the last third",
+    "algoformer2024_fig2b": "not known; the excess over the oracle still fell, by 15 to 29 % in the last third",
     "algoformer2024_fig2c": (
         "the standard transformer is below AlgoFormer in two of three seeds; in the third it never learned the first "
         "link (0.58, where the others have 0.17)"
@@ -14,14 +14,14 @@ REASONS: dict[str, str] = {
     "algoformer2024_fig4": (
         "not known; one run each, and three seeds of one model lie 33 % apart after as many steps (Figure 2a)"
     ),
-    "fu2024_fig3": "so late, 23 steps of Newton and 4,096 of gradient descent are 0.9999 like each other",
+    "fu2024_fig3": "23 steps of Newton and 4,096 of gradient descent have a similarity of 0.9999",
     "fu2024_fig6": "width 32 had not been shown all 20 inputs by half of our steps; the paper has five times as many",
     "fu2024_fig15": (
         "at the authors' rate one prompt in a hundred diverges, and by that alone Newton leads; the last layer stops "
         "at 4.5e-3, where descent is after 724 steps at that rate and 1,448 at half of it"
     ),
-    "fu2024_fig19": "by similarity of errors both are as like the last layer, to 1e-5",
-    "fu2024_table1": "to 5e-5 both are as like it: so late the two are alike (see Figure 3)",
+    "fu2024_fig19": "in similarity of errors the two are equal to within 1e-5",
+    "fu2024_table1": "equal to within 5e-5: such late steps are alike (see Figure 3)",
     "gatmiry2024_fig1": "the exact optimum is a I with a well below 1 at small n: the shape is right, not the scale",
     "gatmiry2024_fig2": "the exact optima of loops and layers are as far apart as the trained models",
     "gatmiry2024_fig3": "rare prompts carry the mean, and more loops make them explode; the median improves",
@@ -39,7 +39,7 @@ REASONS: dict[str, str] = {
 
 REMARKS: dict[str, str] = {
     "algoformer2024_fig2b": (
-        "Nine tenths of every error are the oracle's own, and by it every curve is flat; what is above it, which the "
+        "Nine tenths of every error are the oracle's own, so every curve is flat; the excess over it, which the "
         "other claims compare, still fell by 15 to 29 % over the last third of the steps."
     ),
     "algoformer2024_fig3": (
@@ -51,8 +51,8 @@ REMARKS: dict[str, str] = {
     ),
     "algoformer2024_fig4": (
         "With three and six layers in all AlgoFormer has 0.28 and 0.41 of the error of a standard transformer of as "
-        "many weights, though not of as many operations: its loop runs 20 times. The standard one of 12 layers is "
-        "where AlgoFormer is with 3 to 6. Differences by heads and layers of AlgoFormer alone are as large as those "
+        "many weights, though not of as many operations: its loop runs 20 times. The standard one of 12 layers "
+        "matches AlgoFormer with 3 to 6. Differences by heads and layers of AlgoFormer alone are as large as those "
         "of seeds (33 % in Figure 2a after as many steps). 4 layers a part, which the paper names, are not trained yet."
     ),
     "fu2024_fig2": (
@@ -60,19 +60,19 @@ REMARKS: dict[str, str] = {
         "where the model's own has 1.0e-4 (`fu2024_table1`)."
     ),
     "fu2024_fig3": (
-        "Nothing in the first three layers (the paper's third is like four gradient steps), then, as published, about "
+        "The first three layers match no step (the paper's third: four gradient steps); then, as published, about "
         "three Newton steps a layer (steps 3, 6, 7, 10, 14, 18, 22 for layers 4 to 10, where the paper has 5, 8, 10, "
         "14, 16 to 19, 20, 20 to 22), and thousands of gradient steps for the last two, which are matched with the "
-        "last step that is tried. Which family the last layers are of, similarity of errors does not say. The last "
-        "layer is 0.9976 like 23 steps of Newton, 0.9977 like 4,096 of gradient descent and 0.9971 like 20 of "
+        "last step that is tried. Similarity of errors cannot say to which family the last layers belong. The last "
+        "has 0.9976 with 23 steps of Newton, 0.9977 with 4,096 of gradient descent and 0.9971 with 20 of "
         "conjugate gradients; Newton and gradient descent, there, "
-        "are 0.9999 like each other. All stop short of least squares, which the layer is 0.9959 like. At a condition "
+        "0.9999 with each other. All stop short of least squares, with which it has 0.9959. At a condition "
         "number of 100 Newton leads in layers 4 to 6, and gradient descent by 0.001 in the last three "
         "(`fu2024_fig15`)."
     ),
     "fu2024_fig6": (
         "Inputs are added as they are learned. Width 64 came to all 20 in time; 8, 16 and 32 had not by half of their "
-        "steps ([the ledger](runs.md) calls them stuck), so that what is measured of them is how fast a width learns "
+        "steps ([the list](runs.md) calls them stuck), so that what is measured of them is how fast a width learns "
         "by this recipe. What 32 has after the paper's 500,000 steps, whose inputs are added by the clock, is not "
         "tested."
     ),
@@ -82,17 +82,17 @@ REMARKS: dict[str, str] = {
         "gradient descent leads by 0.001 in the last three layers and Newton in layers 4 to 6."
     ),
     "fu2024_table1": (
-        "As in the paper the LSTM is most like online gradient descent, and the transformer least. Beside Newton's "
-        "iteration the transformer is as like 4,096 steps of gradient descent: 0.9988 both. The paper's numbers: "
+        "As in the paper online gradient descent is what the LSTM is most like and the transformer least. The "
+        "transformer is as like 4,096 gradient steps as Newton's iteration: 0.9988 both. The paper's numbers: "
         "transformer and Newton 0.991, gradient descent 0.957, online gradient descent 0.806; LSTM 0.920, 0.916 and "
         "0.954. The LSTM has residual connections; without them ten layers of it learned nothing."
     ),
     "giannou2024_fig2": (
         "One, two, three, four and six layers have 0.23, 0.034, 0.0090, 0.0050 and 0.0009 of the zero predictor's "
         "error, and the medians are a fourth to a twentieth of these: depth helps, also beyond four layers. The paper "
-        "trains on the squared loss, which a few prompts carry; so trained, two and three layers lost as inputs were "
-        "added what they had learned (0.53 after a quarter of the steps, where the logarithm of 1 + loss / 10 comes to "
-        "0.03: `tests/test_training_quality.py`, by `make slow`). The figure is of models trained on the logarithm."
+        "trains on the squared loss, which a few prompts carry; so trained, two and three layers lost what they had "
+        "learned as inputs were added (0.53 after a quarter of the steps, where the logarithm of 1 + loss / 10 comes "
+        "to 0.03: `tests/test_training_quality.py`, by `make slow`). The figure is of models trained on the logarithm."
     ),
     "giannou2024_fig3": (
         "Only six layers are between the orders, as in the paper: 0.050 of the largest value away from the line, where "
@@ -119,9 +119,9 @@ REMARKS: dict[str, str] = {
     ),
     "ours_parts": "All have the learning rate that AlgoFormer's pilots chose; the others had none of their own.",
     "ours_headline": (
-        "The standard transformer came apart at the constant rate that pilots of 10,000 steps had chosen. Its log and "
-        "weights, which are not kept, had it learn with 5 inputs after 50,000 steps, and its sixth layer then attend "
-        "so sharply that in float32 the gradient there is rounding error, by which all others are clipped. By another "
+        "The standard transformer came apart at the constant rate that pilots of 10,000 steps had chosen. By its log "
+        "and weights, not kept, it had learned with 5 inputs after 50,000 steps; then its sixth layer attended so "
+        "sharply that its gradient in float32 was rounding error, whose size clips all others. By another "
         "recipe the same model learns at once: from one input on and at 3e-4 that falls along a cosine it has, after "
         "100,000 steps (4.5 minutes), a quarter of the error that is published after 500,000. One run each."
     ),

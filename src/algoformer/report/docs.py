@@ -92,12 +92,12 @@ def ledger(results: str | Path) -> str:
 def _scale(found: Sequence[Shown]) -> Iterable[str]:
     yield "## The papers' models on one GPU\n"
     yield (
-        "The papers' data and batch, and their models, but that AlgoFormer has its input injected in every loop "
-        '("AlgoFormer + injection", which is [no reproduction of equation 2](models.md#algoformer-exactly); beside it, '
-        "in `ours_stuck`, models of equation 2 come nearer to the oracle in all of 8 seeds of 10,000 steps, and longer "
-        "ones are [not run yet](#not-run-yet)). Softmax models are trained with clipping at 1, inputs that are added "
-        "by the loss, and AlgoFormer and looped transformer on their last 15 loops. Titles say how many steps, and "
-        "what else is not the paper's stands below.\n"
+        "The papers' data, batch size and models, except that AlgoFormer has its input injected in every loop "
+        '("AlgoFormer + injection", which is [no reproduction of equation 2](models.md#algoformer-exactly); in '
+        "`ours_stuck` models of equation 2 come nearer to the oracle than it does in all 8 seeds at 10,000 steps; "
+        "longer runs are [not made yet](#not-run-yet)). Softmax models train with clipping at 1 and inputs added by "
+        "the loss; AlgoFormer and looped transformer with a loss on the last 15 loops. Titles give the number of "
+        "steps; other departures follow below.\n"
     )
     large = [s for s in found if s.large]
     if not large:
@@ -128,7 +128,7 @@ def _figures(found: Sequence[Shown]) -> Iterable[str]:
         text, command = origin(s)
         yield f"{text}: `{command}`.\n"
         if more := changed(s.runs[0].config):
-            yield f"Settings of this scale (in brackets the paper's, its code's or, both silent, ours): {more}.\n"
+            yield f"Settings here (in brackets the paper's, its code's or, if both are silent, ours): {more}.\n"
         yield f"[![{what}](figures/{s.name}.svg)](figures/{s.name}.svg)\n"
         yield table(
             ("claim", "measured", "must be", "margin", "verdict"),
@@ -147,8 +147,8 @@ def _agreement(claims: Sequence[Told]) -> Iterable[str]:
     counts = Counter((paper, _kind(j)) for paper, _, j in claims)
     yield table(("paper", *KINDS), ((paper, *(str(counts[paper, kind]) for kind in KINDS)) for paper in papers))
     yield (
-        "What is said of Gao et al. is said of their architecture [with injection](#the-papers-models-on-one-gpu), not "
-        "of equation 2. Real text, Table 1 of Gao et al. 2024, is judged on [a page of its "
+        "Verdicts on Gao et al. concern their architecture [with injection](#the-papers-models-on-one-gpu), not "
+        "equation 2. Real text, Table 1 of Gao et al. 2024, is judged on [a page of its "
         "own](translation-results.md); so are [theorems](ledger.md).\n"
     )
 
@@ -180,9 +180,9 @@ def _speed(found: Sequence[Shown], runs: Sequence[Entry]) -> Iterable[str]:
     if rows:
         yield "## How fast the runs were\n"
         yield (
-            "Of each comparison: milliseconds a step with all looks and checkpoints, the share of that time that its "
-            "matrix products alone would take, and the minutes until the excess over the oracle's error, at the last "
-            "position and as a share of the way to the zero predictor's, was so small: the median over seeds.\n"
+            "Of each comparison: milliseconds a step including tests and checkpoints; the share that matrix products "
+            "alone would take (of the floor); and, median over seeds, the minutes until the excess (error - oracle) / "
+            "(zero - oracle) at the last position fell to the value of the heading.\n"
         )
         heads = (f"minutes to {target:g}" for target in TARGETS)
         yield table(("experiment", "model", "device", "ms a step", "of the floor", *heads), rows)
@@ -237,8 +237,8 @@ def _plan(results: str | Path) -> Iterable[str]:
     yield (
         f"Minutes are estimates for one H200, from {ms[0]} ms a step of AlgoFormer, {ms[1]} of the looped and {ms[2]} "
         "of the standard transformer, scaled by their matrix products, and by layers of linear attention. Pilots are "
-        "counted, a training that several rows share counts in the first, and one whose errors are kept does not. "
-        "A command works nine minutes and goes on when it is given again.\n"
+        "counted, a training that several rows share only in the first, one whose errors are kept not at all. "
+        "A command works nine minutes; give it again to continue.\n"
     )
     yield table(
         ("tier", "what", "runs missing", "GPU minutes", "command"),
