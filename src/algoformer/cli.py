@@ -94,7 +94,7 @@ def list_(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """What there is, each with its formula or source."""
+    """List what there is, each item with its formula or source."""
     kinds = {
         "tasks": _tasks,
         "shifts": _shifts,
@@ -120,7 +120,7 @@ def show(
         str, typer.Argument(help="One of `algoformer list constructions`, or of `algoformer list pretrained`.")
     ],
     attention: Annotated[
-        str | None, typer.Option(help="linear, relu or softmax: what the compiled layers take.")
+        str | None, typer.Option(help="linear, relu or softmax: also print what compiling to it takes.")
     ] = None,
     heads: Annotated[
         int | None, typer.Option(help="With softmax: the heads of a multiply-accumulate, 2 or 4; 2 if left out.")
@@ -129,7 +129,7 @@ def show(
         bool | None, typer.Option(help="With linear: a mask on keys and 1/n, or bare; masked if left out.")
     ] = None,
 ) -> None:
-    """A construction as a program that can be held against its theorem; of a model that is shipped, its card."""
+    """Print a construction as a program, to compare with its theorem, or the card of a shipped model."""
     from algoformer import constructions
     from algoformer.constructions.catalogue import CATALOGUE
 
@@ -153,18 +153,21 @@ def show(
 def train(
     context: typer.Context,
     preset: Annotated[str, typer.Option(help="The recipe; see `algoformer list presets`.")] = "algoformer",
-    folder: Annotated[Path | None, typer.Option(help="Log, checkpoints and model; the same folder goes on.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Log, checkpoints and model; the same folder resumes.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="Text to translate: a folder of {train,valid,test}.{de,en}, plain or .gz.")
     ] = None,
     device: Device = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Also write curves for TensorBoard here.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what the run would be and cost.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what the run would be and what it would cost.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Train a model of the papers. Any field may follow: --model.loops 8 --train.window 8 --train.dims 5:20.
 
-    A curriculum or a range of loops ends at the model's own: --preset yang --model.loops 30 --train.loops 15:30:2:500.
+    A curriculum or a range of loops must end at the model's own number: --preset yang --model.loops 30 --train.loops
+    15:30:2:500.
     """
     from dataclasses import asdict
 
@@ -218,16 +221,20 @@ def evaluate(
     context: typer.Context,
     checkpoint: Checkpoint,
     task: Annotated[
-        str | None, typer.Option(help="What is asked, see `algoformer list tasks`; the model's own task if left out.")
+        str | None, typer.Option(help="The task, see `algoformer list tasks`; the model's own if left out.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Of text: a folder of {train,valid,test}.{de,en}, plain or .gz.")
+        Path | None, typer.Option(help="For translators: a folder of {train,valid,test}.{de,en}, plain or .gz.")
     ] = None,
     prompts: Annotated[int, typer.Option(help="How many fixed prompts.")] = 6400,
-    steps: Annotated[str | None, typer.Option(help="After how many steps or loops: 5,10,20; the model's own.")] = None,
+    steps: Annotated[
+        str | None, typer.Option(help="After how many steps or loops: 5,10,20; the model's own number if left out.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the prompts.")] = 0,
-    split: Annotated[str | None, typer.Option(help="Of text: valid, test, ..; valid if left out.")] = None,
-    beam: Annotated[int | None, typer.Option(help="Of text: the width of the beam; 1, greedy, if left out.")] = None,
+    split: Annotated[str | None, typer.Option(help="For translators: valid, test, ..; valid if left out.")] = None,
+    beam: Annotated[
+        int | None, typer.Option(help="For translators: the width of the beam; 1, greedy, if left out.")
+    ] = None,
     device: Device = None,
     as_json: Json = False,
 ) -> None:
@@ -280,13 +287,13 @@ def dissect(
     context: typer.Context,
     checkpoint: Checkpoint,
     task: Annotated[
-        str | None, typer.Option(help="What is asked, a task of pairs (x, y); the model's own task if left out.")
+        str | None, typer.Option(help="The task, one of pairs (x, y); the model's own if left out.")
     ] = None,
     prompts: Annotated[int, typer.Option(help="How many prompts; matches are chosen on half of them.")] = 128,
     steps: Annotated[
-        str | None, typer.Option(help="After how many layers or loops: 5,10,20; each that the model takes.")
+        str | None, typer.Option(help="After how many layers or loops: 5,10,20; after each if left out.")
     ] = None,
-    first: Annotated[int, typer.Option(help="How many examples an answer must have had to count; all count at 0.")] = 0,
+    first: Annotated[int, typer.Option(help="Count only answers from at least so many examples; 0 counts all.")] = 0,
     seed: Annotated[int, typer.Option(help="The seed of the prompts.")] = 0,
     figure: Annotated[Path | None, typer.Option(help="Also draw it here: a file .svg, .png or .pdf.")] = None,
     device: Device = None,
@@ -294,7 +301,7 @@ def dissect(
 ) -> None:
     """Which algorithm does a model run? The classic steps whose errors are most like those of each layer or loop.
 
-    Every label of a prompt is asked from the pairs before it, and likeness is the cosine of what is missed (Fu et al.
+    Every label of a prompt is predicted from the pairs before it, and likeness is the cosine of the errors (Fu et al.
     2024). The fields of the task may follow: --task.noise 0.1.
     """
     import torch
@@ -355,9 +362,13 @@ def translate(
         str,
         typer.Argument(help=f"The folder of a run or a translator, or one that is shipped: {', '.join(TRANSLATORS)}."),
     ],
-    sentences: Annotated[list[str] | None, typer.Argument(help="What to translate; standard input, by lines.")] = None,
+    sentences: Annotated[
+        list[str] | None, typer.Argument(help="What to translate; the lines of standard input if left out.")
+    ] = None,
     beam: Annotated[int, typer.Option(help="The width of the beam; 1 is greedy.")] = 5,
-    steps: Annotated[int | None, typer.Option(help="How many layers or loops; the model's own.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="How many layers or loops; the model's own number if left out.")
+    ] = None,
     device: Device = None,
     as_json: Json = False,
 ) -> None:
@@ -386,10 +397,10 @@ def verify(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[claims]...", help="These alone, with their derivations; see `algoformer list claims`."
+            metavar="[claims]...", help="Only these claims, with their derivations; see `algoformer list claims`."
         ),
     ] = None,
-    claim: Annotated[list[str] | None, typer.Option(help="The same; may be given again.")] = None,
+    claim: Annotated[list[str] | None, typer.Option(help="The same as an option; may be repeated.")] = None,
     as_json: Json = False,
 ) -> None:
     """The ledger: the papers' claims, measured and judged. Exit code 1 if a verdict is not the one on record."""
@@ -437,11 +448,11 @@ def reproduce(
     minutes: Annotated[
         float | None,
         typer.Option(
-            help="Stop in this time, cleanly (a short training ends first); the same command goes on. Exit code 3."
+            help="Stop cleanly in this time, with exit code 3 (a short training finishes first); repeat to resume."
         ),
     ] = None,
     more: Annotated[
-        float, typer.Option(help="How many minutes this machine stays after those, for runs too large to move.")
+        float, typer.Option(help="How many minutes this machine stays up after --minutes, for runs too large to move.")
     ] = 0.0,
     pack: Annotated[
         Path | None, typer.Option(help="Write what is new and what is unfinished into this folder, to be moved.")
@@ -451,7 +462,7 @@ def reproduce(
     ),
     as_json: Json = False,
 ) -> None:
-    """The figures and tables of the papers as experiments. Finished work is kept, interrupted work goes on."""
+    """Run the papers' figures and tables as experiments. Finished work is kept, interrupted work is resumed."""
     import time
     from contextlib import nullcontext
     from dataclasses import asdict
@@ -497,7 +508,7 @@ def unpack(
     folder: Annotated[Path, typer.Argument(help="What `reproduce --pack` wrote on another machine.")],
     out: Annotated[Path, typer.Option(help="The folder of the results.")] = Path("results"),
 ) -> None:
-    """Put results and unfinished runs of another machine into the folder of results, where they go on."""
+    """Put results and unfinished runs of another machine into the folder of results, to be resumed there."""
     from algoformer.experiments.luggage import unpack as put
 
     if not folder.is_dir():
@@ -556,12 +567,12 @@ def demo(
 def bench(
     what: Annotated[
         list[str] | None,
-        typer.Argument(help="solvers, constructions, theory or train; all, as far as no GPU is needed, if left out."),
+        typer.Argument(help="solvers, constructions, theory or train; if left out, all that need no GPU."),
     ] = None,
-    gpu: Annotated[bool, typer.Option("--gpu", help="With train: also all that is published of a GPU.")] = False,
+    gpu: Annotated[bool, typer.Option("--gpu", help="With train: also every published GPU figure.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Every speed figure that we claim, as ratios measured side by side in one run."""
+    """Measure every speed figure that we claim, as ratios side by side in one run."""
     from dataclasses import asdict
 
     from algoformer.bench import BENCHMARKS, load

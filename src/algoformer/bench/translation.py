@@ -5,9 +5,9 @@ python -m algoformer.bench.translation numbers --out benchmarks/numbers-cpu.json
 python -m algoformer.bench.translation trial pilots seeds recipes tatoeba ours again europarl --data DATA --minutes 8
 python -m algoformer.bench.translation pack --data DATA
 
-DATA holds the folders multi30k_de_en, europarl_de_en and tatoeba_de_en. Each run has a folder of its own in `--folder`,
-and what is finished a small file in `--out` and is not run again. After `--minutes` a run writes a checkpoint and
-stops, and the same command goes on from it. `pack` makes the shipped model of the run of `tatoeba`.
+DATA holds the folders multi30k_de_en, europarl_de_en and tatoeba_de_en. Each run has a folder of its own in `--folder`;
+a finished run has a small file in `--out` and is not run again. After `--minutes` a run writes a checkpoint and
+stops, and the same command resumes it. `pack` makes the shipped model from the run `tatoeba`.
 """
 
 from __future__ import annotations
@@ -322,8 +322,8 @@ def card(result: dict[str, Any], scores: dict[str, Any], sentences: int) -> str:
     greedy, beam = scores["1"], scores["5"]
     return f"""# {SHIPPED}
 
-Short everyday sentences from German into English. It was trained on about 160,000 short pairs and nothing else: of longer or learned
-text it knows little, and names and rare words it guesses.
+Short everyday sentences from German into English. It was trained on about 160,000 short pairs and nothing
+else: it knows little of longer or scholarly text, and guesses names and rare words.
 
 - **Model.** {result["variant"]}: {model["pre"]} + {model["loop"]} + {model["post"]} layers, {model["loops"]} loops, width {model["width"]}, {model["heads"]} heads, {model["vocabulary"]:,} tokens, {task["mask"]} mask; {result["parameters"]:,} weights in float16.
 - **Training.** {result["steps"]:,} steps of {train["batch"]:,} tokens on the {result["text"].split("_")[0].capitalize()} pairs, dropout {model["dropout"]:g}, smoothing {train["smoothing"]:g}, learning rate {train["lr"]:g} and a cosine, seed {train["seed"]}: {result["seconds"]:.0f} s on one {result["provenance"]["device"]}. The weights are those of step {result["best_step"]:,}, the best on the validation pairs.
@@ -394,7 +394,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"), help="the folder that holds the texts")
     parser.add_argument("--folder", type=Path, default=None, help="runs and their checkpoints (runs/translation)")
     parser.add_argument(
-        "--out", type=Path, default=None, help="the results of plans (results/translation); the file of `numbers`"
+        "--out", type=Path, default=None, help="where results go (results/translation); for `numbers`, the file"
     )
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many minutes, to be continued")
     parser.add_argument("--steps", type=int, default=None, help="of `numbers`")

@@ -1,4 +1,4 @@
-"""What the cards of the shipped models of numbers say; and how the model of a run comes to them.
+"""Measure what the cards of shipped models (but translators) say; with --ship, ship the model of a run.
 
 python -m algoformer.bench.zoo linear-regression-d20
 python -m algoformer.bench.zoo a-new-name --ship FOLDER
@@ -184,10 +184,10 @@ def main() -> None:
     """Print the facts of a card."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="algoformer.bench.zoo", description=__doc__, formatter_class=form)
-    parser.add_argument("name", metavar="NAME", help="a shipped model of numbers")
+    parser.add_argument("name", metavar="NAME", help="a shipped model, but no translator; with --ship, a new one")
     either = parser.add_mutually_exclusive_group()
-    either.add_argument("--prompts", type=int, default=1280, help="on which its errors are measured (1280)")
-    either.add_argument("--ship", metavar="FOLDER", help="of a run, whose model is to be shipped by this name")
+    either.add_argument("--prompts", type=int, default=1280, help="how many to measure its errors on (1280)")
+    either.add_argument("--ship", metavar="FOLDER", help="a run whose model is to be shipped as NAME")
     a = parser.parse_args()
     with refusals(parser):
         whole("prompts", a.prompts, 1)

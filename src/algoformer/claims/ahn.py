@@ -153,10 +153,10 @@ def theorem_3() -> Numbers:
     holds=lambda m: m["gradient at the optimum of S"] < 1e-9 and m["least Hessian eigenvalue there"] > 1e-3,
 )
 def theorem_4() -> Numbers:
-    """On S the loss is the mean of prod (1 - a_l x)^2 over the spectrum of W: the problem of Christoffel, whose minimum
-    is attained (`theory.optima`), at a_l = 0.4224, 0.6891, 1.7142 for d = 5, n = 20, k = 3. By rotation invariance the
-    gradient there has the form c_l Sigma, so it vanishes when its component along S does. The footnote's doubt, that
-    the infimum may not be attained, is resolved. The Hessian is over symmetric whitened A.
+    """On the set S of these weights the loss is the mean of prod (1 - a_l x)^2 over the spectrum of W: the problem of
+    Christoffel, whose minimum is attained (`theory.optima`), at a_l = 0.4224, 0.6891, 1.7142 for d = 5, n = 20, k = 3.
+    By rotation invariance the gradient there has the form c_l Sigma, so it vanishes when its component along S does.
+    The footnote's doubt, that the infimum may not be attained, is resolved. The Hessian is over symmetric whitened A.
     """
     g = torch.Generator().manual_seed(0)
     C = random_covariance(5, g)

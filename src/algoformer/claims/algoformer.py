@@ -205,9 +205,9 @@ def lemma_a_4() -> Numbers:
     cheap=False,
 )
 def theorem_4_1() -> Numbers:
-    """Within the claimed budget once the test token is no key. The display has x_test among the keys and 0 in its place
-    in the queries and values of pre, which no linear map of the prompt gives; left in, the iteration tends to (S + x
-    x')^{-1}, and its answers are off by the last number.
+    """It keeps to the claimed budget once the test token is no key. The display has x_test among the keys and 0 in its
+    place in the queries and values of pre, which no linear map of the prompt gives; with it left in, the iteration
+    tends to (S + x x')^{-1}, and its answers are off by the last number above.
     """
     p = isotropic(64, torch.Generator().manual_seed(0))
     S, b, q = p.x.mT @ p.x, p.x.mT @ p.y, p.queries.mT

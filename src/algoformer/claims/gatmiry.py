@@ -176,8 +176,8 @@ def non_convexity() -> Numbers:
 )
 def theorem_3_2_loss() -> Numbers:
     """At the least n the condition allows, n = 64 L^2 d^4 16^L, the bound is 1; the least loss is enclosed in
-    rationals and falls like C n^-L, not n^-1/2. The theorem is true by 3 orders of magnitude at L = 1 and by 182 at L
-    = 10.
+    rationals and falls like C n^-L, not n^-1/2. The theorem holds with 3 orders of magnitude to spare at L = 1
+    and with 182 at L = 10.
     """
     sizes = [(1, 2), (2, 2), (2, 5), (2, 10), (3, 5), (4, 10), (6, 5), (10, 10)]
     ratios = {s: _decade(looped_optimum(s[1], bounds.optimum_size(s[1], s[0]), s[0]).loss.high) for s in sizes}
@@ -202,7 +202,7 @@ def theorem_3_2_loss() -> Numbers:
 def theorem_3_2_radius() -> Numbers:
     """c = 8 (8 L d^2 / sqrt n)^{1/2L} is 4 at the least n for every L and d: the lower bound is negative, and the upper
     one allows five times Sigma^-1. The lower one excludes something from n = 64 L^2 d^4 8^{4L} on, which is in reach
-    for one loop alone. True all the same: A_opt = a Sigma^-1 with 1 - a of order 1/n.
+    for one loop only. The statement is true all the same: A_opt = a Sigma^-1 with 1 - a of order 1/n.
     """
     sizes = [(1, 2), (2, 2), (2, 5), (3, 5), (6, 5), (10, 10)]
     inside = []
@@ -310,7 +310,7 @@ def theorem_3_3() -> Numbers:
     1e20 the flow takes 137.98, and the first term alone is 133.63. Nor is n > d enough. By hand, L = 2, d = n - 1: the
     loss of any a is E tr (I - a W)^4 >= (E tr (I - a W)^2)^2 / d >= (d/2)^2 / d = d/4, and xi = 8192 d / sqrt n is half
     of that at n = 2^32: the flow never comes there. Where n >= 64 L^2 d^4 16^L, the condition of Theorem 3.2, t <= 16
-    L/(L-1) (d/xi)^{(L-1)/L} holds, as n grows with at least 64 L^2 times the exact time.
+    L/(L-1) (d/xi)^{(L-1)/L} holds; as n grows this bound is at least 64 L^2 times the exact time.
     """
     sizes = [(2, 10, 10**9), (3, 5, 10**12), (2, 640, 10**14), (2, 700, 10**14), (2, 1000, 10**15), (3, 1000, 10**18)]
     sizes += [(2, 70000, 10**20), (2, 100000, 10**22)]
@@ -533,8 +533,8 @@ def theorem_4_4() -> Numbers:
     - g_i| <= eps; the same for A_opt = a Sigma^-1. Hence |g_i / a - 1| <= 2 eps / (1 - eps) for every n and eps < 1,
     without delta: a far better constant. It is below c eps for eps <= 0.9, and from there on the lower half of the
     printed bound is empty. The upper half: by Jensen in each prompt the loss is at least E (1 - g_i w)^{2L}, w ~
-    chi^2_n / n, so by Minkowski g_i |w|_{2L} <= 1 + eps, with |w|_{2L} = (E w^{2L})^{1/2L} >= 1. That (1 + eps) / (a
-    |w|_{2L}) <= 1 + c eps asks most at the least eps, which is 4 delta; it is not proved, but measured at d = 1 to 100,
+    chi^2_n / n, so by Minkowski g_i |w|_{2L} <= 1 + eps, with |w|_{2L} = (E w^{2L})^{1/2L} >= 1. (1 + eps) / (a
+    |w|_{2L}) <= 1 + c eps is hardest at the least eps, 4 delta; it is not proved, but measured at d = 1 to 100,
     n = d + 1 to 1000 d + 1 and 1 to 30 loops. (With 1 in place of |w|_{2L} it would fail at d = 1, n = 2 and 30 loops,
     where a is small.) Checked in rationals at L = 2, d = 3, n = 1e24, where eps > 4 delta = 0.0105 leaves room for c
     eps < 1; below n = 2.3e19 the condition forces c eps > 1. (A^1/2 in the paper presumes A >= 0.)
@@ -646,9 +646,9 @@ def figure_1() -> Numbers:
     holds=lambda m: min(m.values()) > 0.9,
 )
 def figure_2() -> Numbers:
-    """The ratio of the two least losses, both exact: separate steps are the zeros of an orthogonal polynomial, a shared
-    one is the best single zero of order L. The gap widens with L, and with n, which the paper does not say: n = 20, as
-    in Ahn et al., unless another is given. *Roughly* is read as within a tenth.
+    """The ratio of the two least losses, both exact: separate steps are the inverse zeros of an orthogonal polynomial,
+    a shared one the inverse of the best single zero of order L. The gap widens with L, and with n, which the paper does
+    not give: n = 20, as in Ahn et al., unless another is given. *Roughly* is read as within a tenth.
     """
 
     def ratio(L: int, n: int) -> float:
@@ -693,9 +693,9 @@ def figure_3() -> Numbers:
 )
 def figure_4() -> Numbers:
     """With one loop the loss d - 2 tr G + (n+1)/n |G|^2 + (tr G)^2/n is a strictly convex quadratic: gradient descent
-    converges at a linear rate, to A = n/(n+d+1) I (0.645 I at d = 10, n = 20). Not to I, which may be what was looked
-    for; but more loops end further from I (figure-1). What kept the paper's run from it cannot be told: n, the step and
-    the optimiser are not printed.
+    converges at a linear rate, to A = n/(n+d+1) I (0.645 I at d = 10, n = 20). That is not I, which may be what was
+    looked for; but more loops end further from I (figure-1). What kept the paper's run from converging cannot be told:
+    n, the step and the optimiser are not printed.
     """
     d, n = 10, 20
     A = torch.zeros(d, d, dtype=torch.float64)
@@ -716,13 +716,13 @@ def figure_4() -> Numbers:
     holds=lambda m: m["loss of a rotation / least symmetric loss, L = 2, n = 1048576"] >= 1,
 )
 def without_symmetry() -> Numbers:
-    """The paper never restricts A to symmetric matrices, and over all of them the best is none. With J the quarter turn
+    """The paper never restricts A to symmetric matrices, and over all of them the best is not. With J the quarter turn
     and E traceless symmetric, J E = -E J, so (b J + E)^2 = E^2 - b^2 I: a rotation makes two loops act like two
     different steps. Judged at d = 2, L = 2 and n = 2^20, the least n at which Theorem 3.2 speaks, 8 L d^2 / sqrt n =
     4^-L: a I + J/1024 with a = 0.99999656 has a lower loss than every symmetric matrix, in exact rationals. The other
-    sizes are below that condition, where more is to be had: at n = 100 by [[0.963, -0.09], [0.09, 0.963]], and at L =
-    10, n = 20 the loss falls to less than a quarter. b ~ n^{-1/2}, so A -> Sigma^-1 still. (Over symmetric A the
-    theorem stands, and its bounds, read as quadratic forms, hold of the rotation too.)
+    sizes are below that condition, where more is gained: at n = 100 by [[0.963, -0.09], [0.09, 0.963]], and at L = 10,
+    n = 20 the loss falls to less than a quarter. b ~ n^{-1/2}, so A -> Sigma^-1 still. (Over symmetric A the theorem
+    stands, and its bounds, read as quadratic forms, hold for the rotation too.)
     """
 
     def turned(a: Fraction, b: Fraction, n: int, L: int) -> Fraction:

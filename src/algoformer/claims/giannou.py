@@ -27,8 +27,8 @@ PAPER = "Giannou et al. 2024"
     ),
 )
 def equation_3_4() -> Numbers:
-    """x sum_m (-1)^m C(n, m+1) x^m = 1 - (1 - x)^n. So after k steps the residual is r^{n^k}: to square it one step
-    of order n does log2(n) steps of order 2. Checked for n = 2..6 on a matrix of condition 10, and by counting the
+    """x sum_m (-1)^m C(n, m+1) x^m = 1 - (1 - x)^n. So after k steps the residual is r^{n^k}: one step of order n
+    is worth log2(n) steps of order 2. Checked for n = 2..6 on a matrix of condition 10, and by counting the
     steps to 1e-12 from X_0 = A' / |A|^2 at condition 100.
     """
     rng = np.random.default_rng(0)
@@ -64,8 +64,8 @@ def equation_3_4() -> Numbers:
 )
 def section_6_powers() -> Numbers:
     """Degrees of the polynomials themselves, multiplied out: a layer makes V K' Q of three of them, from A; a step of
-    order p makes X sum_m (-1)^m C(p, m+1) (A X)^m, from X = A, of degree p (1 + deg X) - 1. Only the degree is bounded
-    so: a trained layer need not have the coefficients that a step has.
+    order p makes X sum_m (-1)^m C(p, m+1) (A X)^m, from X = A, of degree p (1 + deg X) - 1. This bounds the
+    degree only: a trained layer need not have the coefficients that a step has.
     """
     A = np.polynomial.Polynomial([0, 1])
     layer, found = A, {}

@@ -44,7 +44,7 @@ class Config(Asked):
 
 
 PAPER = Config()
-GPU = CPU = Config(**SMALL)
+GPU = CPU = Config(**SMALL | {"steps": 2000})
 SMOKE = Config(**TINY, queries=2, loops=2, windows=(1, 2), beyond=2)
 
 

@@ -43,31 +43,33 @@ injection", which is [no reproduction of equation 2](models.md#algoformer-exactl
 `algoformer report --docs docs/results.md` from the files in `results/translation`; a test holds it to them.
 [Translation](translation.md) has the rules.
 
-A step has 8,192 tokens. All models of a text have the same tokens, and those of one seed see the same batches. One of
-20 checkpoints is chosen on the validation pairs, by the loss as it is trained, and then judged on the test. A model's
-best learning rate is that of its pilots on Multi30k, which are its runs with seed 0. With several seeds a number is
-their mean, with the least and the largest in brackets. Nats are of the validation pairs, BLEU and chrF of the test
-(sacrebleu, 13a, cased). "Of the floor" is the time that the products of a step would take at the rate of one large
-product, as a share of the time that the step takes; "writing" is greedy translation of 1 or 64 sentences at a time.
+A step has 8,192 tokens. All models of a text have the same tokens, and those of one seed see the same batches. A run
+looks at the validation pairs 20 times; the look with the least loss, as it is trained, is chosen and judged on the
+test. A model's best learning rate is that of its pilots on Multi30k, which are its runs with seed 0. With several seeds
+a number is their mean, with the least and the largest in brackets. Nats are of the validation pairs, BLEU and chrF of
+the test (sacrebleu, 13a, cased). "Of the floor" is the time that the products of a step would take at the rate of
+one large product, as a share of the time that the step takes; "writing" is greedy translation of 1 or 64 sentences at a
+time.
 
 The claim of the paper is AlgoFormer < looped < standard in cross-entropy. It is tested as differences in nats per
-token, paired by seed, after as many steps, and with as many operations as the cheaper run had then. It holds when the
+token, paired by seed, at equal steps, and at the operations that the cheaper run had spent by then. It holds when the
 95 % t-interval over at least three seeds is below 0.
 """
 OURS = """\
 The source sees all of itself (the prefix mask); dropout, smoothed labels, a warm-up and a cosine. Trials have one seed.
-That of the largest BLEU on the validation pairs has three, and the standard transformer the same beside it. The second
-trials have fewer steps, or the loss of the last loop instead of one drawn from loops 3 to 12, or both.
+The one with the largest BLEU on the validation pairs so far has three, as has the standard transformer by its recipe.
+The second round of trials has fewer steps, or the loss of the last loop instead of one drawn from loops 3 to 12, or
+both.
 """
 GOAL = 35, 1  # BLEU at least, and at most so far below the standard transformer
 OVERFITTED = """\
-A run that ends above its lowest value has overfitted: the order after as many steps is then one of how fast that goes,
+A run that ends above its lowest value has overfitted: the order at equal steps then shows how fast models overfit,
 and the lowest values say more.
 """
 BY_LOOP = """\
-Nats per token of the validation pairs at the chosen look, after fewer loops than T = 12 and after more; of the standard
-transformer after its first layers. The look is chosen by loop 12. Each loop from the third to the twelfth is trained as
-often as any other.
+Nats per token of the validation pairs at the chosen look, after fewer loops than T = 12 and after more; for the
+standard transformer after its first layers. The look is chosen by the loss after loop 12. Loops 3 to 12 are trained
+equally often.
 """
 
 
