@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +34,7 @@ from algoformer.experiments.experiment import preset
 from algoformer.experiments.headless import main as headless
 from algoformer.experiments.ledger import Ledger, append, entries
 from algoformer.experiments.luggage import Packing, pack, unpack
-from algoformer.experiments.processes import Processes
+from algoformer.experiments.processes import Processes, _child
 from algoformer.experiments.tiers import MINUTES, ROWS, plan
 from algoformer.experiments.trained import EARLY, _Limit, made
 from algoformer.models import LinearSelfAttentionConfig, TransformerConfig
@@ -131,9 +132,13 @@ def test_a_clock_keeps_twelve_seconds_to_write_and_at_least_half_of_its_minutes_
     assert Clock.of(9, 6) == Clock(1000 + 528, 1000 + 888)
     assert Clock.of(0.2) == Clock(1000 + 6, 1000)  # and what cannot travel is not begun
     clock = Clock.of(9)
-    for later, over, fits in ((0, False, [True, True, False]), (528, False, [False] * 3), (529, True, [False] * 3)):
+    for later, over, fits in (
+        (0, False, [True, True, False, False]),
+        (528, False, [False] * 4),
+        (529, True, [False] * 4),
+    ):
         now.time = lambda later=later: 1000.0 + later
-        assert (clock.over, [clock.fits(s) for s in (1, 527, 529)]) == (over, fits)
+        assert (clock.over, [clock.fits(s) for s in (1, 527, 528, 529)]) == (over, fits)
     for minutes, more, said in ((None, 1, "more must be left out without minutes"), (0, 0, "minutes"), (9, -1, "more")):
         with pytest.raises(ValueError, match=said):
             Clock.of(minutes, more)
@@ -251,6 +256,33 @@ def test_runs_at_once_say_so(tmp_path):
 def test_runs_share_the_device_they_are_given(device, gpus, share, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     assert Processes(device, 3, Clock()).at_once == share
+
+
+def test_a_process_of_several_has_its_share_of_the_cores_and_leaves_interrupts_to_its_parent(monkeypatch):
+    told, sent = [], []
+    monkeypatch.setattr("algoformer.experiments.processes.attempt", lambda *given: given)
+    monkeypatch.setattr("os.cpu_count", lambda: 9)
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(signal, "signal", lambda *given: told.append(given))
+    for jobs, cores in ((2, 4), (20, 1)):
+        _child("run", "cuda:1", Clock(5.0, 6.0), jobs, 3, SimpleNamespace(send=sent.append))
+        assert told[-2:] == [(signal.SIGINT, signal.SIG_IGN), cores]
+    assert sent == [("run", "cuda:1", Clock(5.0, 6.0), 3)] * 2
+
+
+def test_a_request_to_end_is_heard_while_processes_work_and_in_the_main_thread_alone():
+    def heard():
+        with Processes("cpu", 2, Clock()):
+            return signal.getsignal(signal.SIGTERM)
+
+    before, found = signal.getsignal(signal.SIGTERM), []
+    with pytest.raises(SystemExit, match="143"):
+        heard()(signal.SIGTERM, None)
+    assert signal.getsignal(signal.SIGTERM) is before
+    thread = threading.Thread(target=lambda: found.append(heard()))
+    thread.start()
+    thread.join()
+    assert found == [before]
 
 
 def test_a_killed_run_has_begun_and_told_no_end(tmp_path):
@@ -499,7 +531,7 @@ def test_parts_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_a_checkpoint_of_an_algoformer_travels_and_its_files_are_small():
     model = model_of(list(load("ours_linear").GPU.recipes())[-3].model)
     size = 3 * sum(v.nbytes for v in model.parameters())
-    assert 2 * size < luggage_.MOST
+    assert 2 * size < luggage_.MOST and size < TRAVELS < luggage_.MOST
     assert luggage_.PART == 15 * 2**20 and luggage_.MOST == 4 * luggage_.PART
     page = " ".join((Path(__file__).parent.parent / "docs" / "experiments.md").read_text().split())
     assert "into at most four files of at most 15 MiB" in page
@@ -549,6 +581,24 @@ def test_the_plan_counts_the_seeds_without_a_result_and_pilots_once(tmp_path, mo
         assert (planned.missing, planned.minutes) == (missing, minutes)
 
 
+def test_the_command_of_a_row_asks_for_what_the_row_says(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "algoformer.experiments.reproduce",
+        lambda names, **how: asked.append((names, how)) or SimpleNamespace(ok=True, outcomes=[], unfinished=[]),
+    )
+    for row in ROWS:
+        CliRunner().invoke(app, row.command.split()[1:])
+        names, how = asked.pop()
+        assert (tuple(names), how["preset"], how["seeds"], how["device"]) == (
+            row.names,
+            row.preset,
+            row.seeds,
+            row.device,
+        )
+        assert (how["minutes"], how["more"]) == ((9, row.more) if row.device == "cuda" else (None, 0))
+
+
 def test_every_training_that_cannot_travel_can_end_in_the_minutes_of_its_row():
     for row in (row for row in ROWS if row.device == "cuda"):
         for name in row.names:
@@ -573,8 +623,10 @@ def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):
     monkeypatch.setattr("algoformer.report.docs.plan", lambda results: [])
     assert reproduce(["ours_linear"], preset="gpu", seeds=3, out=tmp_path / "results").ok
     shared = ledger(tmp_path / "results", experiment="ours_linear", preset="gpu", at_once=2)
-    with shared.entry("looped: beside another", key="k", steps=4, of=4):
-        pass
+    alone, smoke = dataclasses.replace(shared, at_once=1), dataclasses.replace(shared, at_once=1, preset="smoke")
+    for book, key in ((shared, "k"), (smoke, "k"), (alone, "")):  # of none of these is the speed told
+        with book.entry("looped: otherwise", key=key, steps=4, of=4):
+            pass
     page = write(tmp_path / "results", tmp_path / "docs" / "results.md").read_text()
     assert page == markdown(tmp_path / "results")
     assert "### AlgoFormer project, linear regression: 4 steps, 3 seeds" in page
@@ -583,10 +635,14 @@ def test_the_page_shows_steps_seeds_and_runs(tmp_path, monkeypatch):
     runs = [json.loads(line) for line in (tmp_path / "results" / "runs.jsonl").read_text().splitlines()]
     told = (tmp_path / "docs" / "runs.md").read_text()
     assert told == ledger_page(tmp_path / "results")
-    assert told.count("| finished |") == 4 and told.count("| stuck |") == 9  # of four steps nobody comes far
-    assert len(runs) == 2 * 13 and told.count(", one of 2 at once |") == 1
+    assert told.count("| finished |") == 6 and told.count("| stuck |") == 9  # of four steps nobody comes far
+    assert len(runs) == 2 * 15 and told.count(", one of 2 at once |") == 1
     assert "AlgoFormer: AlgoFormer + injection on LinearRegression, lr 0.0001" in told
-    assert all(run["commit"] and run["torch"] == version("torch") for run in runs if "at" in run and run["key"] != "k")
+    assert all(
+        run["commit"] and run["torch"] == version("torch")
+        for run in runs
+        if "at" in run and "otherwise" not in run["purpose"]
+    )
     ((commit, device),) = {(run["commit"], run["device"]) for run in runs if run.get("commit")}
     place = f"torch {version('torch')} on {device}"
     command = "algoformer reproduce ours_linear --preset gpu --seeds 3 --device cuda"

@@ -43,6 +43,7 @@ from algoformer.tasks import (
     Conditioned,
     Given,
     LinearRegression,
+    LogisticRegression,
     OtherCovariance,
     OtherNoise,
     Representation,
@@ -74,6 +75,7 @@ from algoformer.training.config import Plan
 from algoformer.training.cost import cost
 from algoformer.training.curriculum import Curriculum
 from algoformer.training.data import Data, Size, seed_of, seeded
+from algoformer.training.evaluation import final, undropped
 from algoformer.training.presets import PRESETS, describe, override, preset
 from algoformer.training.step import Step
 
@@ -388,11 +390,62 @@ def test_what_is_good_enough_is_found_once_a_stage_before_it_is_asked_and_aside(
     assert asked == [(1, False), (2, False)] and c.full(700)
 
 
+def test_the_bounds_of_a_curriculum_are_those_of_numpys_least_squares_on_its_prompts():
+    task = LinearRegression(d=3, n=4, dense=True)
+    zero, oracle = Curriculum(task, TrainConfig(seed=7), 3).bounds(Size(2, 3, 0))
+    smaller = replace(task, active=2, n=3)
+    sample = smaller.sample(2048, seeded(torch.Generator(), 7, "bounds"), torch.float64)
+    x, y, few = sample.prompt.x.numpy(), sample.target.numpy(), range(64)
+    found = [[np.linalg.lstsq(x[b, :i], y[b, :i], rcond=None)[0].T @ x[b, i] for i in range(4)] for b in few]
+    assert zero == pytest.approx((y**2).mean())
+    assert oracle == pytest.approx(zero * ((np.array(found) - y[:64]) ** 2).mean() / (y[:64] ** 2).mean())
+    assert Curriculum(LogisticRegression(d=3, n=4), TrainConfig(), 3).bounds(Size(None, None, 0))[1] == 0
+    shared, each = (
+        Curriculum(t, TrainConfig(), 3).bounds(Size(2, 2, 0))[1]
+        for t in (replace(SHARED, dense=True), replace(SHARED, dense=True, covariance=Conditioned(kappa=10.0)))
+    )
+    assert shared == pytest.approx(each, rel=0.2)
+
+
+def test_a_curriculum_that_goes_on_from_its_state_moves_as_it_would_have(monkeypatch):
+    """At exactly the bar, (2 - 1.5) / (2 - 1) = 0.5, it does not move."""
+    monkeypatch.setattr(Curriculum, "bounds", lambda self, size: (2.0, 1.0))
+    config = TrainConfig(dims=Ramp(start=1, stop=3), advance=0.5, advance_after=20)
+    whole = Curriculum(TASK, config, 3)
+    seen = [(20, [1.5]), (30, []), (31, [1.0]), (51, []), (55, [1.9]), (60, [1.0] * 30), (70, [1.0])]
+    for split in range(len(seen)):
+        whole, parts = Curriculum(TASK, config, 3), Curriculum(TASK, config, 3)
+        sizes = []
+        for i, (step, losses) in enumerate(seen):
+            if i == split:
+                state = json.loads(json.dumps(parts.state()))
+                parts = Curriculum(TASK, config, 3)
+                parts.restore(state)
+            for c in (whole, parts):
+                c.observe(step, losses)
+            assert parts.state() == whole.state()
+            sizes.append(whole.size(step).dims)
+        assert sizes == [1, 1, 2, 2, 2, 3, 3]
+
+
+def test_a_curriculum_notes_the_first_step_of_each_size_and_nothing_without_ramps():
+    c = Curriculum(TASK, TrainConfig(loops=Ramp(start=2, stop=5, by=2, every=3)), 9)
+    assert [c.size(step).loops for step in range(8)] == [2, 2, 2, 4, 4, 4, 5, 5]
+    notes = [c.note(step) for step in range(8)]
+    first = {0: 2, 3: 4, 6: 5}
+    assert notes == [{"step": i, "event": "size", "loops": first[i]} if i in first else None for i in range(8)]
+    assert c.reached == [{"step": step, "loops": loops} for step, loops in first.items()]
+    plain = Curriculum(TASK, TrainConfig(), 9)
+    assert plain.note(0) is None and plain.reached == [] and plain.size(0) == Size(None, None, 9)
+
+
 def test_random_loop_counts_cover_their_range_and_depend_on_seed_and_step_alone():
     c = Curriculum(TASK, TrainConfig(random_loops=(2, 5)), 3)
     drawn = [c.size(step).loops for step in range(200)]
     assert set(drawn) == {2, 3, 4, 5}
     assert drawn == [Curriculum(TASK, TrainConfig(random_loops=(2, 5)), 3).size(step).loops for step in range(200)]
+    other = Curriculum(TASK, TrainConfig(random_loops=(2, 5), seed=1), 3)
+    assert drawn != [other.size(step).loops for step in range(200)]
 
 
 def test_a_run_that_is_not_at_full_size_by_half_its_steps_is_marked_stuck(tmp_path):
@@ -1325,6 +1378,55 @@ def test_an_evaluation_is_what_numpy_makes_of_the_errors(clean):
         (e.last, error[1, :, -1].mean() / square.mean()),
     ):
         np.testing.assert_allclose(mine, wanted, rtol=1e-10)
+
+
+@pytest.mark.parametrize("prompts", [1, 2])
+def test_an_evaluation_of_few_prompts_has_a_standard_error_and_each_number_of_steps_once(prompts):
+    solver, task = GradientDescent(steps=2), LinearRegression(d=3, n=4, queries=2)
+    e = evaluate(solver, task, prompts=prompts, steps=[2, 0, 2])
+    sample = task.sample(prompts, seeded(torch.Generator(), 0, "evaluation", 0))
+    error = (solver.trace(sample.prompt)[[0, 2]] - sample.target)[..., 0].numpy() ** 2
+    assert e.steps == [0, 2]
+    assert e.deviation == pytest.approx(scipy.stats.sem(error, 1) if prompts > 1 else np.zeros((2, 2)))
+    np.testing.assert_allclose(e.mean, error.mean(1, dtype=float), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("task", "batch"), [(LinearRegression(d=2, n=2), 640), (SHARED, 16)])
+def test_an_evaluation_is_of_6400_prompts_of_which_640_are_drawn_at_once_or_16_that_share(task, batch):
+    heard, grad = [], set()
+
+    class Watched(GradientDescent):
+        def read(self, q, state):
+            grad.add(torch.is_grad_enabled())
+            return super().read(q, state)
+
+    evaluate(Watched(steps=0), task, progress=lambda done, total, what: heard.append((done, total)))
+    assert heard == [(done, 6400) for done in range(0, 6401, batch)] and grad == {False}
+    with pytest.raises(ValueError, match="prompts must be at least 1; got 0"):
+        evaluate(Watched(steps=0), task, prompts=0)
+
+
+def test_the_last_position_alone_has_the_error_it_has_among_all():
+    for task in (TASK, replace(TASK, dense=False, queries=2)):
+        whole, alone = (evaluate(tiny(), task, prompts=20, steps=[0, 5], last=last) for last in (False, True))
+        for name in ("mean", "median", "deviation"):
+            wanted = np.array(getattr(whole, name))[:, -1:] if task.dense else getattr(whole, name)
+            np.testing.assert_allclose(getattr(alone, name), wanted, rtol=1e-4)
+        assert alone.zeros == pytest.approx(whole.zeros[-1:] if task.dense else whole.zeros)
+
+
+def test_a_model_has_its_dropout_again_after_an_error():
+    model = tiny(dropout=0.5)
+    model.embed.eval()
+    with pytest.raises(ZeroDivisionError), undropped(model):
+        assert not any(part.training for part in model.modules())
+        raise ZeroDivisionError
+    assert [part for part in model.modules() if not part.training] == [model.embed]
+
+
+def test_a_chain_of_thought_that_is_not_dense_has_one_answer_a_place():
+    assert final(ChainOfThought(d=2, n=3, layers=3), [1.0, 2.0, 6.0]) == 6
+    assert final(ChainOfThought(d=2, n=3, layers=3, dense=True), [9.0, 1.0, 2.0, 6.0]) == 3
 
 
 # Linear transformers reach the optimum

@@ -635,6 +635,84 @@ def test_a_beam_as_wide_as_all_texts_finds_the_best_of_them(alpha):
         assert beam(model, p, end=END, most=most, width=v**most, alpha=alpha) == wanted
 
 
+def searched(model, row, most, width, alpha):
+    """A beam by its definition, for one text: everything is read again, and nothing ends it early."""
+    v, alive, best = model.config.vocabulary, [(0.0, [])], (-math.inf, [])
+    for length in range(1, most + 1):
+        p = Text(torch.tensor([row + body for _, body in alive]), torch.tensor([len(row)] * len(alive)), v)
+        logs = model(p)[:, -1].log_softmax(-1).tolist()
+        pairs = itertools.product(enumerate(alive), range(v))
+        ranked = sorted(((s + logs[i][t], [*body, t]) for (i, (s, body)), t in pairs), reverse=True)
+        ended = [(s / length**alpha, body[:-1]) for s, body in ranked[: 2 * width] if body[-1] == END]
+        best, alive = max([best, *ended]), [(s, body) for s, body in ranked if body[-1] != END][:width]
+    return alive[0][1] if best[0] == -math.inf else best[1]
+
+
+@pytest.mark.parametrize("how", [{}, {"width": 1}, {"width": 2, "alpha": 0.5}, {"width": 3, "alpha": 2.0}])
+@torch.no_grad()
+def test_a_beam_is_that_of_the_plain_search_for_every_row_and_its_most_tokens(how):
+    rows, most = [[3, 4, SEP], [5, SEP], [4, 4, 5, SEP]], [2, 6, 4]
+    p = text([row + [PAD] * (4 - len(row)) for row in rows], vocabulary=20)
+    unfinished = 0
+    for seed in range(16):
+        config = AlgoFormerConfig(vocabulary=20, positions=16, width=8, heads=2, loops=1)
+        model = lively(AlgoFormer(config, seeded(seed)).double())
+        wanted = [
+            searched(model, row, n, **{"width": 5, "alpha": 1.0, **how}) for row, n in zip(rows, most, strict=True)
+        ]
+        assert beam(model, p, end=END, most=torch.tensor(most), **how) == wanted
+        alone = (
+            beam(model, text([row], vocabulary=20), end=END, most=n, **how) for row, n in zip(rows, most, strict=True)
+        )
+        assert [*itertools.chain(*alone)] == wanted
+        unfinished += sum(len(body) == n for body, n in zip(wanted, most, strict=True))
+    assert 0 < unfinished < 48
+
+
+@pytest.mark.parametrize("write", [greedy, beam])
+def test_nothing_is_read_on_when_all_texts_have_ended(write, monkeypatch):
+    """Of this model every token is `END` or PAD, after which no other text is better."""
+    model, read = MODELS["Transformer"](), []
+
+    def scores(h):
+        read.append(torch.is_grad_enabled())
+        return torch.full((len(h), 300), -99.0).index_fill(1, torch.tensor([END if len(read) > 2 else PAD]), 0.0)
+
+    monkeypatch.setattr(model, "scores", scores)
+    assert write(model, text([[5, SEP], [6, SEP]]), end=END, most=40) == [[PAD, PAD]] * 2
+    assert read == [False] * 3
+
+
+def test_a_model_writes_without_dropout_and_kernels_and_stays_as_it_was(monkeypatch):
+    model, p = lively(MODELS["AlgoFormer"](dropout=0.5)), text([[5, 6, SEP], [8, 9, SEP]])
+    kernel = lambda *_, **__: pytest.fail("a kernel remembers nothing")  # noqa: E731
+    monkeypatch.setattr(model, "fuse", lambda on: model.passed_by(kernel if on else None))  # as on a GPU
+    for fused, training in itertools.product((False, True), repeat=2):
+        model.fuse(fused)
+        model.train(training)
+        for write in (greedy, beam):
+            assert write(model, p, end=END, most=9) == write(model, p, end=END, most=9)
+            assert {part.training for part in model.modules()} == {training}
+            assert model.fused is (kernel if fused else None)
+
+
+def test_what_cannot_be_written_is_refused():
+    model, p = MODELS["Transformer"](), text([[5, SEP], [6, SEP]])
+    begun = Text(p.tokens, p.begin, 300, first=torch.tensor([0, 0]))
+    empty = Text(p.tokens, torch.tensor([2, 0]), 300)
+    for call, message in (
+        (lambda: greedy(model, p, end=END, most=0), "most must be at least 1; got 0"),
+        (lambda: greedy(model, p, end=END, most=torch.tensor([4, 0])), "most must be at least 1; got 0"),
+        (lambda: beam(model, p, end=END, most=4, width=0), "width must be at least 1; got 0"),
+        (lambda: beam(model, p, end=END, most=4, alpha=-0.1), "alpha must be at least 0; got -0.1"),
+        (lambda: greedy(model, begun, end=END, most=4), "a source must begin at place 0"),
+        (lambda: greedy(model, empty, end=END, most=4), "a source must begin at place 0 and end with its separator"),
+        (lambda: greedy(MODELS["Transformer"](attention="linear"), p, end=END, most=4), "attention must be softmax"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
 def test_a_text_ends_where_there_are_no_more_positions():
     model = lively(MODELS["Transformer"]())
     p = text([[5] * 60 + [SEP]])
