@@ -29,7 +29,7 @@ class Config(Asked):
     """One model for each dT, with injection and without."""
 
     loops: int = stated(10)
-    windows: tuple[int, ...] = assumed((2, 5, 10))
+    windows: tuple[int, ...] = assumed((5, 10))
     beyond: int = assumed(5)  # times T loops are tried
 
     def shape(self, kind: str) -> Any:
@@ -44,7 +44,7 @@ class Config(Asked):
 
 
 PAPER = Config()
-GPU = CPU = Config(**SMALL | {"steps": 2000})
+GPU = CPU = Config(**SMALL)
 SMOKE = Config(**TINY, queries=2, loops=2, windows=(1, 2), beyond=2)
 
 
