@@ -8,7 +8,7 @@ minutes: what it finds is no claim of the paper's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -186,11 +186,21 @@ def claims(result: Result) -> list[Claim]:
 
 def plot(result: Result) -> Figure:
     """One panel a noise."""
-    fig, panels = axes(4.0 * len(result.lines) + 2.4, 3.9, columns=len(result.lines))
-    for ax, (name, lines) in zip(panels, result.lines.items(), strict=True):
-        for (kind, line), colour in zip(lines.items(), COLOURS, strict=False):
-            ax.semilogy(range(1, result.longest + 1), [max(v, 1e-14) for v in line], color=colour, label=kind)
-        ax.axhline(max(result.ridge[name], 1e-14), color="#888888", linestyle=":", label="ridge (Bayes)")
+    return plot_all([result])
+
+
+def plot_all(results: Sequence[Result]) -> Figure:
+    """The same of several seeds, a line for each; the solvers have no seed."""
+    first = results[0]
+    fig, panels = axes(4.0 * len(first.lines) + 2.4, 3.9, columns=len(first.lines))
+    width = 1.8 if len(results) == 1 else 1.0
+    for ax, name in zip(panels, first.lines, strict=True):
+        for kind, colour in zip(first.lines[name], COLOURS, strict=False):
+            for result in results[:1] if kind in RIVALS else results:
+                line = [max(v, 1e-14) for v in result.lines[name][kind]]
+                label = kind if result is first else None
+                ax.semilogy(range(1, len(line) + 1), line, color=colour, label=label, linewidth=width)
+        ax.axhline(max(first.ridge[name], 1e-14), color="#888888", linestyle=":", label="ridge (Bayes)")
         ax.set(title=name, xlabel="loops or steps")
     panels[0].set_ylabel("error / zero predictor's")
     legend(fig, panels[0])
