@@ -214,6 +214,39 @@ def test_what_stands_beside_figures_3_and_4_of_gao_et_al_is_in_the_results():
     assert "AlgoFormer has {:.2f} and {:.2f} of the error".format(*ratios) in REMARKS["algoformer2024_fig4"]
 
 
+def test_what_stands_beside_small_runs_is_in_the_results():
+    kept = {s.name: [r.result for r in s.runs] for s in shown(ROOT / "results")[0]}
+    text, small = REMARKS["algoformer2024_fig5"], kept["algoformer2024_fig5"]
+    assert all(r.encoder for r in small)
+    calm, loud = ([r.lines[noise]["AlgoFormer (20, 15)"][19] for r in small] for noise in ("noise 0", "noise 1"))
+    assert f"stops at {min(calm):.4f} to {max(calm):.4f}" in text
+    assert f"ends at {min(loud):.3f} to {max(loud):.3f}" in text
+    solvers = small[0].lines["noise 1"]
+    descent = solvers["gradient descent"]
+    assert f"Newton's iteration ({solvers['Newton'][-1]:.3f})" in text
+    assert f"gradient descent is after 30 steps ({descent[29]:.3f})" in text
+    assert f"stops after {descent.index(min(descent)) + 1} steps has {min(descent):.3f}" in text
+    assert f"ridge has {small[0].ridge['noise 1']:.3f}" in text
+    models = [min(r.lines["noise 1"][name]) for r in small for name in solvers if name.startswith("AlgoFormer")]
+    assert min(descent) < min(models)
+    text, beyond = REMARKS["ours_beyond"], kept["ours_beyond"]
+    pages = " ".join((ROOT / "docs" / "models.md").read_text().split())
+    for kind in ("with injection", "equation 2"):
+        rows = [row for r in beyond for row in r.lines[kind]]
+        first, last, grown = (
+            [f(row) for row in rows] for f in (lambda v: v[9], lambda v: v[-1], lambda v: v[-1] / v[9])
+        )
+        for errors in (first, last):
+            told = f"{min(errors):.2g} to {max(errors):.2g}"
+            assert told in text and told in pages, (kind, told)
+        assert (
+            f"({min(grown):,.{0 if max(grown) > 100 else 1}f} to {max(grown):,.{0 if max(grown) > 100 else 1}f} times"
+            in text
+        )
+        less = [r.lines[kind][1][-1] / r.lines[kind][1][9] < r.lines[kind][0][-1] / r.lines[kind][0][9] for r in beyond]
+        assert sum(less) == 2 and "less in two of three seeds" in text
+
+
 def test_the_picture_of_a_step_adds_up_to_the_step():
     record = ROOT / RECORD
     found = json.loads(record.read_bytes())
