@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from algoformer.experiments.drawing import COLOURS, axes, legend
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.protocol import tested, zeros
-from algoformer.experiments.softmax import COMPARED, SMALL, TINY, Asked
+from algoformer.experiments.softmax import COMPARED, SMALL, TINY, Encoders
 from algoformer.solvers import GradientDescent, Newton, Ridge
 from algoformer.training import Recipe
 
@@ -28,7 +28,7 @@ RIVALS = {"gradient descent": GradientDescent(), "Newton": Newton()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Asked):
+class Config(Encoders):
     """One model for each (T, dT) and noise."""
 
     pairs: tuple[tuple[int, int], ...] = stated(((20, 15), (10, 10)))

@@ -1,7 +1,9 @@
 """AlgoFormer project, loops beyond training: with the input injected into every loop, and without.
 
 Equation 2 of Gao et al. has no injection. Figure 3 of theirs says that a larger dT keeps the error from growing beyond
-the T loops of training; here is what the injection does to that. In small: encoders that a CPU trains in minutes.
+the T loops of training; here is what the injection does to that. In small: encoders that a CPU trains in minutes. The
+gradient runs through all loops without injection, and with it through the dT that enter the loss: at dT = T all differ
+in the injection alone.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from algoformer.experiments.drawing import COLOURS, axes, key, one_scale
 from algoformer.experiments.experiment import Claim, Site, assumed, stated
 from algoformer.experiments.ours_stuck import KINDS
 from algoformer.experiments.protocol import zeros
-from algoformer.experiments.softmax import SMALL, TINY, Asked
+from algoformer.experiments.softmax import SMALL, TINY, Encoders
 from algoformer.training import Recipe
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ SOURCE = "ours"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Asked):
+class Config(Encoders):
     """One model for each dT, with injection and without."""
 
     loops: int = stated(10)

@@ -128,8 +128,9 @@ REMARKS: dict[str, str] = {
     "ours_beyond": (
         "After T = 10 loops the errors are 0.0022 to 0.0073 with injection and 0.0017 to 0.0042 without, over all dT "
         "and seeds; after 50 loops they are 0.0043 to 0.043 (1.3 to 5.9 times as large) and 0.17 to 5.2 (51 to 3,014 "
-        "times). Without injection a loop knows of the prompt only what the loops before it have left. With the "
-        "larger dT the error grew less in two of three seeds, with injection and without."
+        "times). Without injection a loop knows of the prompt only what the loops before it have left. At dT = 10 the "
+        "gradient runs through all loops in both; at dT = 5, with injection, through the last five. With the larger "
+        "dT the error grew less in two of three seeds, with injection and without."
     ),
     "ours_parts": "All have the learning rate that AlgoFormer's pilots chose; the others had none of their own.",
     "ours_headline": (

@@ -162,10 +162,10 @@ class Softmax:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(Softmax):
-    """On linear regression: decoders, or encoders, which learn in small what takes a decoder a GPU."""
+class Encoders(Softmax):
+    """On linear regression: encoders, which learn in small what takes a decoder a GPU; without queries decoders."""
 
-    queries: int = assumed(0)  # 0: a decoder is asked every label from the pairs before it; else an encoder, so many
+    queries: int = assumed(0)  # of a prompt; 0: a decoder answers every label from the pairs before it
 
     def task(self, name: str, noise: float = 0.0) -> Task[Any]:
         if not self.queries:
