@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from algoformer.analysis import distance_to_identity, whitened
-from algoformer.experiments.drawing import COLOURS, axes, heat, legend
+from algoformer.experiments.drawing import COLOURS, axes, heat, key
 from algoformer.experiments.experiment import Claim, Site, assumed, coded, stated
 from algoformer.experiments.linear import lbfgs
 from algoformer.tasks import Spectrum
@@ -192,19 +192,21 @@ def plot(result: Result) -> Figure:
         (f"whitened A_{i}", m) for i, m in enumerate(result.a_layers)
     )]  # fmt: skip
     fig, panels = axes(13.5, 6.4, columns=len(layers), rows=2)
-    panels[0].semilogy(result.iterations, result.loss, color=COLOURS[2], label="loss, batch")
-    panels[0].semilogy(result.iterations, result.test, color=COLOURS[4], label="loss, fresh prompts")
-    panels[0].axhline(result.best_known, color="#888888", linestyle=":", label="best known population loss")
-    panels[0].set(title="loss / E y²", ylim=(1e-5, 10))
+    panels[0].semilogy(result.iterations, result.loss, color=COLOURS[2], label="batch")
+    panels[0].semilogy(result.iterations, result.test, color=COLOURS[4], label="fresh prompts")
+    panels[0].axhline(result.best_known, color="#888888", linestyle=":", label="best known, population")
+    panels[0].set(title="loss / E y²", ylim=(1e-5, 10), xlabel="iteration")
+    key(panels[0])
     for i in range(len(result.b_layers)):
-        panels[1].plot(result.iterations, [row[i] for row in result.b_distance], color=COLOURS[i])
-    panels[1].set(title="distance of B_i from b I", ylim=(0, 1))
+        panels[1].plot(result.iterations, [row[i] for row in result.b_distance], color=COLOURS[i], label=f"B_{i}")
+    panels[1].set(title="distance from b I", ylim=(0, 1), xlabel="iteration")
+    key(panels[1])
     for i, ax in enumerate(panels[2 : 2 + len(result.a_layers)]):
-        ax.plot(result.iterations, [row[i] for row in result.a_distance], color=COLOURS[0])
-        ax.plot(result.iterations, [row[i] for row in result.a_raw], color=COLOURS[1])
-        ax.set(title=f"A_{i}: whitened, raw", ylim=(0, 1), xlabel="iteration")
+        ax.plot(result.iterations, [row[i] for row in result.a_distance], color=COLOURS[0], label="whitened")
+        ax.plot(result.iterations, [row[i] for row in result.a_raw], color=COLOURS[1], label=f"A_{i} itself")
+        ax.set(title="distance from a I", ylim=(0, 1), xlabel="iteration")
+        key(ax)
     for ax, (name, matrix) in zip(panels[len(layers) :], layers, strict=True):
         heat(ax, matrix, symmetric=True)
         ax.set(title=name)
-    legend(fig, panels[0])
     return fig
