@@ -197,6 +197,16 @@ def test_instructions_share_their_heads_only_if_they_address_alike(options):
             assert differs(p, prompt([1, 0, 1]), attention) <= bar
 
 
+@pytest.mark.parametrize(("attention", "bar"), [("relu", 1e-12), ("softmax", 1e-7)])
+def test_heads_that_are_shared_leave_out_what_only_the_second_has_values_on(attention, bar):
+    kept = {"key": Z.x[0] + Z.label, "query": Z.query, "add": True}
+    shared = [mac(value=Z.x, **kept), mac(into=Z.v, value=Z.y, **kept)]
+    unmarked = encoder(missing=("examples", "example"))  # so that only what has values is masked
+    p = program(tokens=unmarked, pre=[shared, [Linear(into=Z.o, value=Z.v, add=True)]])
+    assert compile(p, attention).pre[0].heads == 2
+    assert differs(p, prompt([1, 0, 1]), attention) <= bar
+
+
 def test_post_reads_after_every_pass():
     passes = [[Linear(into=Z.v, value=Z.x)], [Clear(Z.v)]]
     p = program(passes=passes, steps=2, post=[mac(value=Z.v, key=Z.x, query=Z.x)])
@@ -300,11 +310,25 @@ FILLED = Linear(into=Z.v, value=Z.blank.through(torch.ones(2, 1)), add=True)
             [[MOVED, FILLED], [mac(value=Z.v, mean=True, dump="labels")]], {"coded": "queries"},
             {"attention": "softmax"}, "needs a blank token without key and value, for prompts of which nothing is seen",
         ),
+        (
+            [[MOVED], [mac(value=Z.v, key=Z.v, mean=True, dump="labels", mask=Z.blank)]], {"coded": "queries"},
+            {"attention": "softmax"}, "needs a blank token without key and value, for prompts of which nothing is seen",
+        ),
     ],
 )  # fmt: skip
 def test_what_the_tokens_do_not_allow_is_refused(layers, tokens, options, reason):
     with pytest.raises(Unsupported, match=reason):
         compile(program(tokens=encoder(**tokens), pre=layers), **options)
+
+
+def test_a_mark_that_the_blank_of_a_mean_of_nothing_shares_masks_no_queries():
+    shared = tuple(
+        Group(g.name, g.track, {**g.fill, **({"s": 1} if g.name in ("queries", "blank") else {})})
+        for g in encoder(coded="queries", missing=("queries", "query")).groups
+    )
+    count = mac(value=Z.v, key=Z.v, mean=True, dump="labels")
+    with pytest.raises(Unsupported, match="needs registers that hold 1 on queries, which are no keys"):
+        compile(program(tokens=Encoder(shared), pre=[[MOVED], [count]]), "softmax")
 
 
 @pytest.mark.parametrize(("attention", "key", "taken"), [("relu", Z.v, 0), ("relu", Z.x, 1), ("softmax", Z.x, 0)])
@@ -314,8 +338,59 @@ def test_values_on_unseen_pairs_that_nothing_tells_from_seen_ones_are_refused(at
     if taken:
         assert differs(p, prompt([1, 0, 1]), attention) <= 1e-12
         return
-    with pytest.raises(Unsupported, match="the program writes to tokens of examples whose pair is unseen"):
+    with pytest.raises(Unsupported, match="the program writes to tokens of examples and labels whose pair is unseen"):
         compile(p, attention)
+
+
+@pytest.mark.parametrize("attention", ["relu", "softmax"])
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("told", [False, True])
+def test_tokens_of_unseen_pairs_that_receive_what_only_queries_ask_for_are_told_apart_or_refused(
+    attention, copied, told
+):
+    z = Stream(x=1, v=1, o=1, one=1, pair=1, example=1, query=1, blank=1, k=4, q=4)
+    mark = {"one": 1, "pair": 1}
+    tokens = Encoder((
+        Group("examples", "examples", {"x": "x", "k": Code(2, key=True), **mark, **({"example": 1} if told else {})}),
+        Group("labels", "examples", mark),
+        Group("queries", "queries", {"x": "x", "one": 1, "query": 1, "q": Code(2)}),
+        Group("blank", "blank", {"one": 1, "blank": 1}),
+    ))  # fmt: skip
+    kept = {"value": z.x, "queries": "queries"}
+    take = Mac(into=z.v, key=z.x, query=z.one, dump="blank", score=1.0, **kept)
+    if copied:
+        take = Copy(
+            into=z.v, key=z.k, query=z.q, keys="examples" if told else ("examples", "labels"), sink="blank", **kept
+        )
+    total = Mac(into=z.o, value=z.v, key=z.v, query=z.x, keys=("examples", "queries"), dump="blank", score=9.0)
+    p = Program(
+        name="two", stream=z, encoder=tokens, read=z.o, at="queries", steps=0, pre=[[take], [total]]
+    )  # fmt: skip
+    q = scalars([1.0, 1.0, 1.0], [1.0], [True, True, False])
+    if told:
+        with torch.no_grad():
+            got = compile(p, attention).predict(q)
+        assert float(got) == pytest.approx(1.0 if copied else 4.0, abs=1e-6)
+    else:
+        with pytest.raises(Unsupported, match="writes to tokens of examples and labels whose pair is unseen"):
+            compile(p, attention)
+
+
+@pytest.mark.parametrize("attention", ["relu", "softmax"])
+def test_columns_of_matrices_that_would_receive_what_queries_alone_ask_for_are_no_keys(attention):
+    """Nothing marks the columns where their pair is unseen, and there they are keys too."""
+
+    def squares(asking):
+        kept = {"key": V.x, "query": V.x, "dump": "blank", "score": 2.0}
+        first = Mac(into=V.v, value=V.x, keys="queries", queries=asking, **kept)
+        return ranged(columns=True, pre=[[first], [Mac(into=V.o, value=V.v, **kept)]])
+
+    q = scalars([1.0, 1.0], [1.0], [False, False])
+    with torch.no_grad():
+        assert float(compile(squares(None), attention).predict(q)) == pytest.approx(1.0, abs=1e-6)
+    assert not Interpreter(squares("queries")).predict(q)
+    with pytest.raises(Unsupported, match="no register keeps columns from receiving v where their pair is unseen"):
+        compile(squares("queries"), attention)
 
 
 @pytest.mark.parametrize(
@@ -510,6 +585,9 @@ def test_a_sink_that_may_be_empty_is_refused(kind, track, stop, always):
         ({"stop": 2}, {"start": 2}, False),
         ({"start": -1}, {"start": 2}, False),
         ({"stop": 2}, {"start": 2, "stop": 4}, True),
+        ({"start": 4, "stop": -4}, {"start": 5, "stop": -5}, True),  # both are empty up to 8 values
+        ({"stop": 8}, {}, True),
+        ({"start": -1}, {"start": -1}, False),
     ],
 )
 def test_a_mean_whose_dumps_may_be_fewer_than_its_keys_is_refused(keys, dumps, causal):
@@ -533,8 +611,75 @@ def test_a_mean_whose_dumps_may_be_fewer_than_its_keys_is_refused(keys, dumps, c
         causal=causal,
     )
     reason = "a causal mean needs as many dumps as keys" if causal else "keys may be keys where there are no dumps"
+    if keys == dumps:  # one token, of which no window begins
+        reason = "a mean needs as many dumps as examples"
     with pytest.raises(Unsupported, match=reason):
         compile(p, "softmax")
+
+
+def test_a_logarithm_that_the_program_overwrites_counts_nothing():
+    with pytest.raises(Unsupported, match="a mean needs as many blank as examples, or the logarithm of their number"):
+        compile(program(pre=[[Clear(Z.log_n)], [mac(mean=True)]]), "softmax")
+
+
+def test_the_bound_of_a_mean_whose_dump_counts_has_the_rounding_of_that_larger_score():
+    ((_, bound),) = compile(program(pre=[mac(mean=True, scale=-0.5, mass=2.0)]), "softmax").budget
+    s = scales(torch.float64, 9.0)
+    assert bound == pytest.approx(0.5 * s.bound(2.0, 1, summed=64, counted=True), rel=1e-12)
+    assert bound > 0.5 * s.bound(2.0, 1, summed=64)
+
+
+SERIES = Stream(x=1, o=1, one=1, log_n=1, held=1, blank=1, values=1, last=1, slot=1)
+
+
+def serial(step, *, causal=False):
+    """A program over two blanks (one holds the logarithm of the count), the values, the last of them and the slot."""
+    groups = (
+        Group("held", "blank", {"x": 3}), Group("blank", "blank", {"log_n": LogCount()}),
+        Group("values", "values", {}), Group("last", "values", {"x": "x"}, start=-1), Group("slot", "next", {"x": 1}),
+    )  # fmt: skip
+    return Program(
+        name="serial", stream=SERIES, encoder=tokens_of(Series, *groups, interleaved=causal), read=SERIES.o,
+        at="slot", steps=0, pre=[step], causal=causal,
+    )  # fmt: skip
+
+
+def meant(keys, dump):
+    """The mean over keys, which the slot asks for."""
+    return Mac(
+        into=SERIES.o, value=SERIES.x, key=getattr(SERIES, keys), query=SERIES.slot, keys=keys, mean=True,
+        queries="slot", dump=dump, score=1.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_mean_over_fewer_keys_than_dumps_divides_by_the_examples(n):
+    with torch.no_grad():
+        got = compile(serial(meant("last", "values")), "softmax").predict(Series(torch.ones(1, n, 1).double()))
+    assert float(got) == pytest.approx(1 / n, abs=1e-7)
+
+
+def test_a_mean_of_a_token_that_is_there_without_examples_is_refused():
+    with pytest.raises(Unsupported, match="slot may be keys where there are no values"):
+        compile(serial(meant("slot", "values")), "softmax")
+
+
+@pytest.mark.parametrize("n", [1, 2, 40])
+def test_a_causal_mean_of_one_key_divides_by_one_whatever_its_dump_counts(n):
+    with torch.no_grad():
+        got = compile(serial(meant("held", "blank"), causal=True), "softmax").predict(
+            Series(torch.ones(1, n, 1).double())
+        )
+    assert float(got) == pytest.approx(3.0, abs=1e-7)
+
+
+def test_a_copy_of_one_token_and_of_all_others_is_refused():
+    copy = Copy(
+        into=SERIES.o, value=SERIES.x, key=SERIES.zero(1), query=SERIES.slot, keys=("held", "values"), queries="slot",
+        sink="blank",
+    )  # fmt: skip
+    with pytest.raises(Unsupported, match="all of held and values match, and a softmax takes their mean"):
+        compile(serial(copy), "softmax")
 
 
 def test_a_logarithm_that_other_tokens_hold_too_counts_nothing():

@@ -135,8 +135,7 @@ class Encoder:
     def counts(self, name: str) -> bool:
         """Has a group a token for each example (for each window)?"""
         g = self[name]
-        first = max((o.start for o in self.groups if o.track == "values"), default=0)
-        return g.stop is None and (g.track, g.start) in (("examples", 0), ("values", first))
+        return g.stop is None and (g.track, g.start) in (("examples", 0), ("values", self._first()))
 
     def always(self, name: str) -> bool:
         """Has a group a token in every prompt?"""
@@ -204,11 +203,15 @@ class Encoder:
         wanted = torch.tensor([name in names for name in self.names], device=layout.group.device)
         return wanted[layout.group]
 
+    def _first(self) -> int:
+        """The position of the first value of a series that ends a window."""
+        return max((g.start for g in self.groups if g.track == "values" and g.start > 0), default=0)
+
     def _count(self, p: Any) -> Tensor:
         if isinstance(p, Prompt):
             return p.counts
         if isinstance(p, Series):  # the windows that have a label: the values of the last group
-            q = max(g.start for g in self.groups if g.track == "values")
+            q = self._first()
             windows = p.x.shape[1] - q
             if windows < 0:
                 raise ValueError(f"a series must have at least q = {q} values; got {p.x.shape[1]}")

@@ -302,6 +302,10 @@ class _Lowering:
         dump = i.sink if isinstance(i, Copy) else i.dump
         if self.attention == "softmax" and dump is None:
             raise Unsupported(f"{i}: softmax attention needs a {'sink' if isinstance(i, Copy) else 'dump'}")
+        read = {name for form in (i.key, *(j.value for j in same)) for name in form.parts}
+        if carried(self.program, i) and (astray := self._astray() & read):
+            told = " and ".join(sorted(astray))
+            raise Unsupported(f"{i}: no register keeps columns from receiving {told} where their pair is unseen")
         pairs = self._masks(i, valued, empty, place)
         if self.attention == "relu":
             silent = [(self.one(i), -_FAR * form) for form in self.silent(i, support)]
@@ -473,6 +477,19 @@ class _Lowering:
         first = len(encoder.groups) if encoder.interleaved or not self.program.causal else 1
         return {g.name for g in encoder.groups[:first] if g.track == "blank"}
 
+    def _astray(self) -> set[str]:
+        """Registers that columns of matrices may hold unasked where their pair is unseen, as no mark stands there."""
+        encoder, found = self.program.encoder, set()
+        for place in self.program.places():
+            for i in place.layer:
+                if isinstance(i, Mac | Copy) and nonzero(i.value, place.before):
+                    reached = nonzero(i.query, place.unseen) if isinstance(i, Mac) else encoder.hidden
+                    if encoder.carries(tuple(reached - receives(self.program, i, place.before))):
+                        found.add(i.target)
+        for _ in self.program.stream.widths:  # and what is made of them
+            found |= {i.target for i in self.program.instructions if found & {n for f, _ in i.reads() for n in f.parts}}
+        return found
+
     def _codes(self, i: Mac | Copy) -> list[Form]:
         """What decides on the key side whether a token is attended."""
         codes = [i.mask, i.match and i.match[0]] if isinstance(i, Mac) else []
@@ -557,7 +574,7 @@ class _Lowering:
     def _hold_sight(self, i: Mac, dump: str, receiving: frozenset[str]) -> None:
         """Every query of a causal layer must see one dump, for a mean as many as keys, whatever pairs there are."""
         ends = [abs(end) for g in self.program.encoder.groups for end in (g.start, g.stop or 0)]
-        for long in range(3 + max(ends), -1, -1):  # beyond the ends of groups all prompts are alike
+        for long in range(3 + 2 * max(ends), -1, -1):  # beyond the ends of groups, from both sides, all are alike
             self._hold_sight_of(long, i, dump, receiving)
 
     def _hold_sight_of(self, long: int, i: Mac, dump: str, receiving: frozenset[str]) -> None:

@@ -243,8 +243,8 @@ def _written(program: Program, layer: Layer, support: Support, before: Reach) ->
     for i in layer:
         if isinstance(i, Mac | Copy) and nonzero(i.value, before.seen):
             asking = receives(program, i, support)
-            if support is before.unseen and isinstance(i, Copy):  # an empty code matches everything
-                asking = receives(program, i, before.seen) & program.encoder.hidden
+            if support is before.unseen:  # no mark keeps them from receiving; an empty code matches everything
+                asking = nonzero(i.query, support) if isinstance(i, Mac) else program.encoder.hidden
             now[i.target] = now[i.target] | asking
     middle = dict(now)
     for i in layer:
